@@ -1,0 +1,22 @@
+"""Gradient descent over the loss of a deep network, next to the gradient flow it approximates.
+
+Importing thalweg turns on JAX's 64-bit mode, because the effects it measures are often far below
+single precision; set JAX_ENABLE_X64=0 in the environment to keep JAX as it is.
+"""
+
+import os as _os
+
+import jax as _jax
+
+if _os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false"):
+    _jax.config.update("jax_enable_x64", True)
+
+from thalweg._checks import InputError as InputError
+from thalweg._version import __version__ as __version__
+from thalweg.network import HomogeneousNetwork as HomogeneousNetwork
+from thalweg.network import LinearNetwork as LinearNetwork
+from thalweg.network import Model as Model
+from thalweg.objective import Objective as Objective
+from thalweg.problem import Classification as Classification
+from thalweg.problem import Regression as Regression
+from thalweg.problem import TargetMatrix as TargetMatrix

@@ -1,0 +1,59 @@
+"""What a motion leaves behind: times, weights and loss, with one clock for descent and flow.
+
+Descent with learning rate eta is at time t = eta * step; the flow's time is t itself. Runs may be
+batched: `times` and `loss` then have the axes (*batch, times), and each array of `weights` has
+(*batch, times, *layer).
+"""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from thalweg._checks import InputError
+from thalweg.objective import Objective
+
+Recorded = tuple[Float[np.ndarray, "..."], ...]
+
+
+class AbstractTrajectory(eqx.Module):
+    """A recorded motion of the weights of one objective."""
+
+    objective: eqx.AbstractVar[Objective]
+    times: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
+    weights: eqx.AbstractVar[Recorded]
+    loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
+
+    @abstractmethod
+    def at(self, times: Any) -> Self:
+        """The same motion, recorded at these times."""
+
+    @property
+    def final(self) -> Recorded:
+        """The last recorded weights, ready to start another motion from."""
+        axis = self.times.ndim - 1
+        return tuple(np.take(array, -1, axis=axis) for array in self.weights)
+
+
+def distance(
+    run: AbstractTrajectory, other: AbstractTrajectory
+) -> Float[np.ndarray, "*batch times"]:
+    """The Euclidean distance in weight space between two motions, at the times of the first.
+
+    The second is brought to those times first: a flow is integrated again with the same tolerances
+    where it was recorded at others, a descent must have recorded them.
+    """
+    if run.objective.network.shapes != other.objective.network.shapes:
+        raise InputError(
+            "`distance` needs two runs of one network: their weights have shapes "
+            f"{run.objective.network.shapes} and {other.objective.network.shapes}."
+        )
+    if run.times.shape != other.times.shape or not np.array_equal(run.times, other.times):
+        other = other.at(run.times)
+    squares = np.zeros(run.times.shape)
+    for mine, theirs in zip(run.weights, other.weights, strict=True):
+        layer = tuple(range(run.times.ndim, mine.ndim))
+        squares = squares + np.sum((mine - theirs) ** 2, axis=layer)
+    return np.sqrt(squares)

@@ -1,0 +1,134 @@
+"""The function that is descended: f(weights) = loss of the network + weight_decay / 2 |weights|^2.
+
+Linear networks never see the samples where second moments suffice, and multiply their layers first
+where they must see them; every other network is differentiated automatically.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from thalweg._checks import InputError, as_floating
+from thalweg._typing import Scalar, Weights
+from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.problem import AbstractProblem
+
+DENSE_LIMIT = 6000
+"""Above this many weights a dense Hessian (288 MB) is refused."""
+
+_ROWS_AT_ONCE = 256  # of the Hessian, so that its computation takes no more memory than it does
+
+
+class Objective(eqx.Module):
+    """A network on a problem, as a function of the network's weights."""
+
+    network: AbstractNetwork
+    problem: AbstractProblem
+    _weight_decay: Scalar | None  # None where there is none, so that nobody pays for a zero
+
+    def __init__(self, network: AbstractNetwork, problem: AbstractProblem, weight_decay: Any = 0.0):
+        """Take a network and a problem that fit, and lambda of the term lambda / 2 |weights|^2."""
+        self.network = network
+        self.problem = problem
+        none = isinstance(weight_decay, int | float) and weight_decay == 0
+        self._weight_decay = None if none else as_floating("weight_decay", weight_decay)
+        _require_fit(network, problem)
+
+    @property
+    def weight_decay(self) -> Scalar:
+        """Lambda of the term lambda / 2 |weights|^2."""
+        return jnp.zeros(()) if self._weight_decay is None else self._weight_decay
+
+    def __call__(self, weights: Weights) -> Scalar:
+        """The value f(weights)."""
+        self.network.check(weights)
+        if isinstance(self.network, LinearNetwork):
+            loss = self.problem.value(self.network.end_to_end(weights))
+        else:
+            loss = self._sample_loss(weights)
+        return self._with_decay(loss, weights)
+
+    def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
+        """The value and the gradient at once, which costs little more than the gradient."""
+        self.network.check(weights)
+        if isinstance(self.network, LinearNetwork):
+            value, slopes = self.network.value_and_gradient(
+                weights, self.problem.value_and_gradient
+            )
+        else:
+            value, slopes = jax.value_and_grad(self._sample_loss)(weights)
+        return self._with_decay(value, weights), self._with_decay_slope(slopes, weights)
+
+    def gradient(self, weights: Weights) -> Weights:
+        """The gradient, in the shape of the weights."""
+        return self.value_and_gradient(weights)[1]
+
+    def value_and_gradient_in_lanes(
+        self, weights: Weights
+    ) -> tuple[Float[Array, " lanes"], Weights]:
+        """`value_and_gradient` of many networks, stacked along the last axis of each array."""
+        if isinstance(self.network, LinearNetwork):
+            value, slopes = self.network.value_and_gradient_in_lanes(
+                weights,
+                jax.vmap(self.problem.value_and_gradient, in_axes=-1, out_axes=(0, -1)),
+            )
+        else:
+            value, slopes = jax.vmap(
+                jax.value_and_grad(self._sample_loss), in_axes=-1, out_axes=(0, -1)
+            )(weights)
+        value = jax.vmap(self._with_decay, in_axes=(0, -1))(value, weights)
+        return value, self._with_decay_slope(slopes, weights)
+
+    def hvp(self, weights: Weights, direction: Weights) -> Weights:
+        """The Hessian at the weights, applied to a direction of the same shapes."""
+        self.network.check(direction)
+        return jax.jvp(self.gradient, (weights,), (direction,))[1]
+
+    def hessian(self, weights: Weights) -> Float[Array, "size size"]:
+        """The dense Hessian: layers one after the other, each row by row."""
+        size = self.network.size
+        if size > DENSE_LIMIT:
+            raise InputError(
+                f"`hessian` must fit in memory: this network has {size} weights and the limit is "
+                f"{DENSE_LIMIT}; use `hvp`, which needs no matrix."
+            )
+        point, unravel = ravel_pytree(weights)
+
+        def column(unit: Float[Array, " size"]) -> Float[Array, " size"]:
+            return ravel_pytree(self.hvp(unravel(point), unravel(unit)))[0]
+
+        columns = jax.lax.map(column, jnp.eye(size, dtype=point.dtype), batch_size=_ROWS_AT_ONCE)
+        return (columns + columns.T) / 2
+
+    def _sample_loss(self, weights: Weights) -> Scalar:
+        return self.problem.output_value(self.network(weights, self.problem.inputs))
+
+    def _with_decay(self, value: Scalar, weights: Weights) -> Scalar:
+        if self._weight_decay is None:
+            return value
+        squares = sum(jnp.sum(array**2) for array in weights)
+        return value + self._weight_decay.astype(value.dtype) / 2 * squares
+
+    def _with_decay_slope(self, slopes: Weights, weights: Weights) -> Weights:
+        if self._weight_decay is None:
+            return slopes
+        decay = self._weight_decay.astype(weights[0].dtype)
+        return jax.tree.map(lambda slope, array: slope + decay * array, slopes, weights)
+
+
+def _require_fit(network: AbstractNetwork, problem: AbstractProblem) -> None:
+    outputs, features = problem.shape
+    if network.features not in (None, features):
+        raise InputError(
+            f"The network must take what the problem gives: it takes {network.features} features, "
+            f"the problem has {features}."
+        )
+    if network.outputs not in (None, outputs):
+        raise InputError(
+            f"The network must put out what the problem expects: it has {network.outputs} outputs, "
+            f"the problem {outputs}."
+        )

@@ -1,0 +1,35 @@
+"""Settings of the whole test suite: 64-bit JAX, hypothesis profiles, and where MNIST is."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import jax
+import pytest
+
+import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
+
+jax.config.update("jax_numpy_rank_promotion", "warn")
+
+# Values are drawn freely, shapes from short lists: every new shape costs a compilation, which is
+# why there is no deadline.
+hypothesis.settings.register_profile("quick", max_examples=15, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def mnist_folder() -> Path | None:
+    """The folder of the MNIST files for tests: THALWEG_DATA, or ../shared/mnist."""
+    candidates = [Path(__file__).parents[2] / "shared" / "mnist"]
+    if "THALWEG_DATA" in os.environ:
+        candidates.insert(0, Path(os.environ["THALWEG_DATA"]))
+    return next((path for path in candidates if path.is_dir()), None)
+
+
+@pytest.fixture(scope="session")
+def mnist_path() -> Path:
+    """The folder of the MNIST files; the test is skipped where there is none."""
+    folder = mnist_folder()
+    if folder is None:
+        pytest.skip("MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA")
+    return folder
