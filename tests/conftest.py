@@ -1,5 +1,7 @@
 """Settings of the whole test suite: 64-bit JAX, hypothesis profiles, and where MNIST is."""
 
+import contextlib
+import logging
 import os
 from pathlib import Path
 
@@ -8,8 +10,6 @@ import jax
 import pytest
 
 import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
-
-jax.config.update("jax_numpy_rank_promotion", "warn")
 
 # Values are drawn freely, shapes from short lists: every new shape costs a compilation, which is
 # why there is no deadline.
@@ -33,3 +33,26 @@ def mnist_path() -> Path:
     if folder is None:
         pytest.skip("MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA")
     return folder
+
+
+@pytest.fixture
+def compilations():
+    """Counts how often JAX compiles functions of the given names: `with ... as count: ...`."""
+
+    @contextlib.contextmanager
+    def counting(*names: str):
+        messages: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: messages.append(record.getMessage())
+        logger = logging.getLogger("jax")
+        logger.addHandler(handler)
+        try:
+            with jax.log_compiles():
+                yield lambda: sum(
+                    message.startswith("Compiling") and any(name in message for name in names)
+                    for message in messages
+                )
+        finally:
+            logger.removeHandler(handler)
+
+    return counting

@@ -9,10 +9,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError, as_floating
+from thalweg._checks import InputError, as_floating, is_traced
 from thalweg._typing import Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
@@ -34,8 +35,7 @@ class Objective(eqx.Module):
         """Take a network and a problem that fit, and lambda of the term lambda / 2 |weights|^2."""
         self.network = network
         self.problem = problem
-        none = isinstance(weight_decay, int | float) and weight_decay == 0
-        self._weight_decay = None if none else as_floating("weight_decay", weight_decay)
+        self._weight_decay = _checked_decay(weight_decay)
         _require_fit(network, problem)
 
     @property
@@ -45,7 +45,7 @@ class Objective(eqx.Module):
 
     def __call__(self, weights: Weights) -> Scalar:
         """The value f(weights)."""
-        self.network.check(weights)
+        weights = self._of_one_network(weights)
         if isinstance(self.network, LinearNetwork):
             loss = self.problem.value(self.network.end_to_end(weights))
         else:
@@ -54,7 +54,7 @@ class Objective(eqx.Module):
 
     def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
         """The value and the gradient at once, which costs little more than the gradient."""
-        self.network.check(weights)
+        weights = self._of_one_network(weights)
         if isinstance(self.network, LinearNetwork):
             value, slopes = self.network.value_and_gradient(
                 weights, self.problem.value_and_gradient
@@ -73,8 +73,7 @@ class Objective(eqx.Module):
         """`value_and_gradient` of many networks, stacked along the last axis of each array."""
         if isinstance(self.network, LinearNetwork):
             value, slopes = self.network.value_and_gradient_in_lanes(
-                weights,
-                jax.vmap(self.problem.value_and_gradient, in_axes=-1, out_axes=(0, -1)),
+                weights, self.problem.value_and_gradient_in_lanes
             )
         else:
             value, slopes = jax.vmap(
@@ -85,8 +84,13 @@ class Objective(eqx.Module):
 
     def hvp(self, weights: Weights, direction: Weights) -> Weights:
         """The Hessian at the weights, applied to a direction of the same shapes."""
-        self.network.check(direction)
-        return jax.jvp(self.gradient, (weights,), (direction,))[1]
+        point = self._of_one_network(weights)
+        tangent = jax.tree.map(
+            lambda change, array: change.astype(array.dtype),
+            self._of_one_network(direction, "direction"),
+            point,
+        )
+        return jax.jvp(self.gradient, (point,), (tangent,))[1]
 
     def hessian(self, weights: Weights) -> Float[Array, "size size"]:
         """The dense Hessian: layers one after the other, each row by row."""
@@ -96,7 +100,7 @@ class Objective(eqx.Module):
                 f"`hessian` must fit in memory: this network has {size} weights and the limit is "
                 f"{DENSE_LIMIT}; use `hvp`, which needs no matrix."
             )
-        point, unravel = ravel_pytree(weights)
+        point, unravel = ravel_pytree(self._of_one_network(weights))
 
         def column(unit: Float[Array, " size"]) -> Float[Array, " size"]:
             return ravel_pytree(self.hvp(unravel(point), unravel(unit)))[0]
@@ -104,8 +108,28 @@ class Objective(eqx.Module):
         columns = jax.lax.map(column, jnp.eye(size, dtype=point.dtype), batch_size=_ROWS_AT_ONCE)
         return (columns + columns.T) / 2
 
+    def _of_one_network(self, weights: Weights, name: str = "weights") -> Weights:
+        """The weights as floating JAX arrays; a batch is refused, for it would be summed over."""
+        self.network.check(weights)
+        for layer, (array, shape) in enumerate(
+            zip(weights, self.network.shapes, strict=True), start=1
+        ):
+            if np.shape(array) != shape:
+                raise InputError(
+                    f"`{name}` must be those of one network: layer {layer} has shape "
+                    f"{np.shape(array)}, expected {shape}; wrap the call in jax.vmap for a batch."
+                )
+        return tuple(jnp.asarray(array, jnp.result_type(array, float)) for array in weights)
+
     def _sample_loss(self, weights: Weights) -> Scalar:
-        return self.problem.output_value(self.network(weights, self.problem.inputs))
+        inputs, wanted = self.problem.inputs, self.problem.shape[0]
+        outputs = self.network(weights, inputs)
+        if outputs.shape != (inputs.shape[0], wanted):  # it would be broadcast against the targets
+            raise InputError(
+                f"The network must put out one row of {wanted} numbers per sample, got shape "
+                f"{outputs.shape} for {inputs.shape[0]} samples."
+            )
+        return self.problem.output_value(outputs)
 
     def _with_decay(self, value: Scalar, weights: Weights) -> Scalar:
         if self._weight_decay is None:
@@ -118,6 +142,15 @@ class Objective(eqx.Module):
             return slopes
         decay = self._weight_decay.astype(weights[0].dtype)
         return jax.tree.map(lambda slope, array: slope + decay * array, slopes, weights)
+
+
+def _checked_decay(weight_decay: Any) -> Scalar | None:
+    if isinstance(weight_decay, int | float) and weight_decay == 0:
+        return None
+    decay = as_floating("weight_decay", weight_decay)
+    if decay.shape != () or (not is_traced(decay) and decay < 0):
+        raise InputError(f"`weight_decay` must be one number >= 0, got {weight_decay}.")
+    return decay
 
 
 def _require_fit(network: AbstractNetwork, problem: AbstractProblem) -> None:

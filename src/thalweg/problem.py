@@ -18,11 +18,18 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 from typing_extensions import override
 
-from thalweg._checks import InputError, as_floating, is_traced, require_positive
+from thalweg._checks import (
+    InputError,
+    as_floating,
+    class_labels,
+    require_positive,
+    samples,
+    samples_and_targets,
+    signs,
+)
 from thalweg._typing import Matrix, Scalar
 
 Inputs = Float[Array, "samples features"]
@@ -42,6 +49,12 @@ class AbstractProblem(eqx.Module):
     @abstractmethod
     def value_and_gradient(self, matrix: Matrix) -> tuple[Scalar, Matrix]:
         """The loss of the linear predictor x -> matrix x, and its gradient."""
+
+    @abstractmethod
+    def value_and_gradient_in_lanes(
+        self, matrices: Float[Array, "rows columns lanes"]
+    ) -> tuple[Float[Array, " lanes"], Float[Array, "rows columns lanes"]]:
+        """`value_and_gradient` of many predictors at once, stacked along the last axis."""
 
     @abstractmethod
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
@@ -88,7 +101,7 @@ class Regression(AbstractProblem):
 
     def __init__(self, x: Any, y: Any, scale: Any = 0.5):
         """Take samples x (one row each), targets y (a vector, or one row each), and the scale."""
-        self.inputs, self.targets = _samples_and_targets(x, y)
+        self.inputs, self.targets = samples_and_targets(x, y)
         require_positive("scale", scale)
         self.scale = jnp.asarray(scale, self.inputs.dtype)
         count = self.inputs.shape[0]
@@ -125,6 +138,15 @@ class Regression(AbstractProblem):
         return jnp.sum(slope * error) + self.minimum, 2 * slope
 
     @override
+    def value_and_gradient_in_lanes(
+        self, matrices: Float[Array, "rows columns lanes"]
+    ) -> tuple[Float[Array, " lanes"], Float[Array, "rows columns lanes"]]:
+        errors = matrices - self.minimiser[..., None]
+        terms = errors[:, :, None] * self.input_moment[None, :, :, None]
+        slopes = self.scale * jnp.sum(terms, axis=1)  # errors @ input_moment, lanes last
+        return jnp.sum(slopes * errors, axis=(0, 1)) + self.minimum, 2 * slopes
+
+    @override
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
         return 2 * self.scale * (direction @ self.input_moment)
 
@@ -157,7 +179,7 @@ class TargetMatrix(AbstractProblem):
         target = target[None] if target.ndim == 1 else target
         if target.ndim != 2 or 0 in target.shape:
             raise InputError(
-                f"`phi` must be a matrix (outputs x features) or a vector, got shape {target.shape}."
+                f"`phi` must be a matrix (outputs x features) or a vector, got {target.shape}."
             )
         self.minimiser = target
 
@@ -206,6 +228,13 @@ class TargetMatrix(AbstractProblem):
         return jnp.sum(error**2) / 2, error
 
     @override
+    def value_and_gradient_in_lanes(
+        self, matrices: Float[Array, "rows columns lanes"]
+    ) -> tuple[Float[Array, " lanes"], Float[Array, "rows columns lanes"]]:
+        errors = matrices - self.minimiser[..., None]
+        return jnp.sum(errors**2, axis=(0, 1)) / 2, errors
+
+    @override
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
         return direction
 
@@ -222,30 +251,18 @@ class TargetMatrix(AbstractProblem):
         return direction / outputs.shape[0]
 
 
-def _softplus_of_minus(margin: Array) -> Array:
-    return jax.nn.softplus(-margin)
-
-
-def _logistic_slope(margin: Array) -> Array:
-    return -jax.nn.sigmoid(-margin)
-
-
-def _logistic_curvature(margin: Array) -> Array:
-    return jax.nn.sigmoid(margin) * jax.nn.sigmoid(-margin)
-
-
-def _exponential(margin: Array) -> Array:
-    return jnp.exp(-margin)
-
-
-def _exponential_slope(margin: Array) -> Array:
-    return -jnp.exp(-margin)
-
-
 # A margin loss is a function of sign * output: itself, its first and its second derivative.
 _MARGIN_LOSSES = {
-    "logistic": (_softplus_of_minus, _logistic_slope, _logistic_curvature),
-    "exponential": (_exponential, _exponential_slope, _exponential),
+    "logistic": (
+        lambda margin: jax.nn.softplus(-margin),
+        lambda margin: -jax.nn.sigmoid(-margin),
+        lambda margin: jax.nn.sigmoid(margin) * jax.nn.sigmoid(-margin),
+    ),
+    "exponential": (
+        lambda margin: jnp.exp(-margin),
+        lambda margin: -jnp.exp(-margin),
+        lambda margin: jnp.exp(-margin),
+    ),
 }
 
 
@@ -275,12 +292,17 @@ class Classification(AbstractProblem):
         if loss != "cross_entropy" and loss not in _MARGIN_LOSSES:
             known = ", ".join(["cross_entropy", *_MARGIN_LOSSES])
             raise InputError(f"`loss` must be one of {known}, got {loss!r}.")
-        self.inputs = _samples(x)
+        self.inputs = samples(x)
         self.loss = loss
         if loss == "cross_entropy":
-            self.labels, self.classes = _class_labels(labels, classes, self.inputs.shape[0])
+            self.labels, self.classes = class_labels(labels, classes, self.inputs.shape[0])
         else:
-            self.labels, self.classes = _signs(labels, self.inputs.shape[0]), 2
+            if classes not in (None, 2):
+                raise InputError(
+                    f"`classes` must be 2 for the loss {loss!r}, got {classes}; more classes need "
+                    "loss='cross_entropy'."
+                )
+            self.labels, self.classes = signs(labels, self.inputs.shape[0]), 2
 
     @property
     @override
@@ -291,6 +313,12 @@ class Classification(AbstractProblem):
     def value_and_gradient(self, matrix: Matrix) -> tuple[Scalar, Matrix]:
         outputs = self.inputs @ matrix.T
         return self.output_value(outputs), self.output_gradient(outputs).T @ self.inputs
+
+    @override
+    def value_and_gradient_in_lanes(
+        self, matrices: Float[Array, "rows columns lanes"]
+    ) -> tuple[Float[Array, " lanes"], Float[Array, "rows columns lanes"]]:
+        return jax.vmap(self.value_and_gradient, in_axes=-1, out_axes=(0, -1))(matrices)
 
     @override
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
@@ -332,73 +360,3 @@ class Classification(AbstractProblem):
 
     def _margins(self, outputs: Outputs) -> Outputs:
         return self.labels[:, None] * outputs
-
-
-def _samples(x: Any) -> Inputs:
-    inputs = as_floating("x", x)
-    if inputs.ndim != 2:
-        raise InputError(
-            f"`x` must have one row per sample and one column per feature, got shape "
-            f"{inputs.shape}; images are flattened with x.reshape(len(x), -1)."
-        )
-    if 0 in inputs.shape:
-        raise InputError(
-            f"`x` must hold at least one sample and feature, got shape {inputs.shape}."
-        )
-    return inputs
-
-
-def _samples_and_targets(x: Any, y: Any) -> tuple[Inputs, Outputs]:
-    inputs = _samples(x)
-    targets = as_floating("y", y).astype(inputs.dtype)
-    targets = targets[:, None] if targets.ndim == 1 else targets
-    if targets.ndim != 2 or targets.shape[0] != inputs.shape[0] or targets.shape[1] == 0:
-        raise InputError(
-            f"`y` must have one row per sample of `x` ({inputs.shape[0]}), got shape "
-            f"{targets.shape}; is one of them transposed?"
-        )
-    return inputs, targets
-
-
-def _whole_labels(labels: Any, count: int) -> Int[Array, " samples"]:
-    array = jnp.asarray(labels)
-    if array.shape != (count,):
-        raise InputError(
-            f"`labels` must be a vector with one entry per sample ({count}), got shape "
-            f"{array.shape}; one-hot rows become labels with argmax(axis=1)."
-        )
-    concrete = not is_traced(array)
-    if concrete and not np.all(np.asarray(array) == np.round(np.asarray(array))):
-        raise InputError("`labels` must be whole numbers; real targets belong in a Regression.")
-    return array.astype(int)
-
-
-def _class_labels(
-    labels: Any, classes: int | None, count: int
-) -> tuple[Int[Array, " samples"], int]:
-    array = _whole_labels(labels, count)
-    if is_traced(array):
-        if classes is None:
-            raise InputError("`classes` must be given when the labels are traced by JAX.")
-        return array, classes
-    low, high = int(array.min()), int(array.max())
-    total = high + 1 if classes is None else classes
-    if low < 0 or high >= total or total < 2:
-        raise InputError(
-            f"`labels` must lie in 0, ..., {max(total, 2) - 1} for {max(total, 2)} classes, got "
-            f"{low} to {high}; labels that start at 1 need a shift, and `classes` must count all."
-        )
-    return array, total
-
-
-def _signs(labels: Any, count: int) -> Int[Array, " samples"]:
-    array = _whole_labels(labels, count)
-    if is_traced(array):
-        return array
-    found = set(np.unique(np.asarray(array)).tolist())
-    if not (found <= {-1, 1} or found <= {0, 1}):
-        raise InputError(
-            f"`labels` of a margin loss must be -1 and 1, or 0 and 1, got {sorted(found)[:5]}; "
-            "more than two classes need loss='cross_entropy'."
-        )
-    return jnp.where(array == 1, 1, -1)

@@ -6,7 +6,7 @@ batched: `times` and `loss` then have the axes (*batch, times), and each array o
 """
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -27,7 +27,7 @@ class AbstractTrajectory(eqx.Module):
     loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
 
     @abstractmethod
-    def at(self, times: Any) -> Self:
+    def at(self, times: Any) -> "AbstractTrajectory":
         """The same motion, recorded at these times."""
 
     @property
@@ -52,6 +52,11 @@ def distance(
         )
     if run.times.shape != other.times.shape or not np.array_equal(run.times, other.times):
         other = other.at(run.times)
+    if not (run.weights and other.weights):
+        raise InputError(
+            "`distance` needs the weights of both runs, but one kept only what `observe` returned; "
+            "descend without `observe`."
+        )
     squares = np.zeros(run.times.shape)
     for mine, theirs in zip(run.weights, other.weights, strict=True):
         layer = tuple(range(run.times.ndim, mine.ndim))

@@ -11,7 +11,7 @@ output the thin matrices are vectors, each layer's gradient is an outer product,
 O(size of the network).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -74,7 +74,8 @@ class LinearNetwork(AbstractNetwork):
 
     def factors(self, weights: Weights) -> tuple[Matrix, ...]:
         """The weights, and the readout as one more factor where there is one."""
-        return weights if self.readout is None else (*weights, self.readout.T)
+        trained = tuple(jnp.asarray(array) for array in weights)
+        return trained if self.readout is None else (*trained, self.readout.T)
 
     def value_and_gradient(
         self, weights: Weights, value_and_gradient: Callable[[Matrix], tuple[Scalar, Matrix]]
@@ -91,13 +92,19 @@ class LinearNetwork(AbstractNetwork):
         With the networks on the last axis every product is a sum of contiguous vectors, which XLA
         turns into SIMD code; batched products of small matrices would be called one by one.
         """
-        factors = weights if self.readout is None else (*weights, self.readout.T[..., None])
+        factors = tuple(jnp.asarray(array) for array in weights)
+        if self.readout is not None:
+            factors = (*factors, self.readout.T[..., None])
         value, slopes = _chain_gradient(factors, value_and_gradient, _multiply_in_lanes)
         return value, slopes[: self.depth]
 
 
 def chain_of_widths(widths: Sequence[int]) -> tuple[int, ...]:
     """The widths as a tuple of positive ints, at least two of them."""
+    if isinstance(widths, str) or not isinstance(widths, Iterable):
+        raise InputError(
+            f"`widths` must be a list such as [5, 5, 1], the input width first, got {widths!r}."
+        )
     checked = tuple(require_count(f"widths[{i}]", width) for i, width in enumerate(widths))
     if len(checked) < 2:
         raise InputError(
@@ -157,4 +164,9 @@ def _transpose(matrix: Array) -> Array:
 
 
 def _multiply_in_lanes(left: Array, right: Array) -> Array:
+    """The products of matrices stacked along the last axis, with short cuts for vectors."""
+    if left.shape[1] == 1:
+        return left * right
+    if left.shape[0] == 1:
+        return jnp.sum(left[0][:, None] * right, axis=0)[None]
     return jnp.sum(left[:, :, None] * right[None], axis=1)
