@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg._checks import InputError
-from thalweg.dynamics import descent as engine
+from thalweg.dynamics import batch
 from thalweg.dynamics.descent import descend
 from thalweg.dynamics.trajectory import distance
 
@@ -198,7 +198,7 @@ def test_long_stretches_between_records_are_cut_and_still_right(monkeypatch):
     network = NETWORKS[0]
     objective = tw.Objective(network, regression())
     whole = descend(objective, start(network), learning_rate=0.1, steps=1000, record_every=300)
-    monkeypatch.setattr(engine, "_CALL_SECONDS", 1e-9)
+    monkeypatch.setattr(batch, "_CALL_SECONDS", 1e-9)
     cut = descend(objective, start(network), learning_rate=0.1, steps=1000, record_every=300)
     np.testing.assert_array_equal(cut.steps, [0, 300, 600, 900, 1000])
     np.testing.assert_allclose(cut.loss, whole.loss, rtol=1e-12)  # pairs of steps fall otherwise

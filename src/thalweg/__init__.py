@@ -11,11 +11,21 @@ import jax as _jax
 if _os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "false"):
     _jax.config.update("jax_enable_x64", True)
 
+from thalweg import adversarial as adversarial
+from thalweg import curvature as curvature
+from thalweg import data as data
+from thalweg import dynamics as dynamics
+from thalweg import initialisation as initialisation
+from thalweg import measurement as measurement
 from thalweg._checks import InputError as InputError
 from thalweg._version import __version__ as __version__
+from thalweg.dynamics import descend as descend
+from thalweg.dynamics import distance as distance
+from thalweg.dynamics import flow as flow
 from thalweg.network import HomogeneousNetwork as HomogeneousNetwork
 from thalweg.network import LinearNetwork as LinearNetwork
 from thalweg.network import Model as Model
+from thalweg.network import SharedNetwork as SharedNetwork
 from thalweg.objective import Objective as Objective
 from thalweg.problem import Classification as Classification
 from thalweg.problem import Regression as Regression

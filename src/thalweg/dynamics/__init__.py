@@ -1,1 +1,9 @@
 """How weights move: gradient descent, the gradient flow, and solutions in closed form."""
+
+from thalweg.dynamics.descent import Descent as Descent
+from thalweg.dynamics.descent import descend as descend
+from thalweg.dynamics.flow import Flow as Flow
+from thalweg.dynamics.flow import FlowError as FlowError
+from thalweg.dynamics.flow import flow as flow
+from thalweg.dynamics.trajectory import AbstractTrajectory as AbstractTrajectory
+from thalweg.dynamics.trajectory import distance as distance

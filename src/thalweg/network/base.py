@@ -4,6 +4,7 @@ from abc import abstractmethod
 from math import prod
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._checks import InputError
@@ -44,8 +45,9 @@ class AbstractNetwork(eqx.Module):
                 f"`weights` must hold {self.depth} arrays, one per layer, got {len(weights)}."
             )
         for layer, (array, shape) in enumerate(zip(weights, self.shapes, strict=True), start=1):
-            if array.shape[array.ndim - len(shape) :] != shape:
+            got = np.shape(array)
+            if len(got) < len(shape) or got[len(got) - len(shape) :] != shape:
                 raise InputError(
-                    f"`weights` must fit the network: layer {layer} has shape {array.shape}, "
-                    f"expected {shape}. Was the tuple given last layer first?"
+                    f"`weights` must fit the network: layer {layer} has shape {got}, expected "
+                    f"{shape}. Was the tuple given last layer first?"
                 )

@@ -1,0 +1,29 @@
+"""Speed next to the plain way of doing the same, always as a ratio within one run.
+
+Machines are shared and noisy, so ours and the plain way take turns and each keeps its best round.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from thalweg._checks import InputError
+from thalweg.bench import descent, flow
+from thalweg.bench.comparison import Comparison
+
+BENCHMARKS: dict[str, dict[str, Callable[[], Comparison]]] = {
+    "descent": {
+        "1000 small networks": descent.small_networks,
+        "linear network on MNIST": descent.linear_network_on_mnist,
+    },
+    "flow": flow.BENCHMARKS,
+}
+
+
+def measure(names: Sequence[str], announce: Callable[[str], None]) -> Iterator[Comparison]:
+    """Run the named groups of benchmarks, or all of them."""
+    for name in names:
+        if name not in BENCHMARKS:
+            raise InputError(f"A benchmark must be one of {', '.join(BENCHMARKS)}, got {name!r}.")
+    for group in names or BENCHMARKS:
+        for title, benchmark in BENCHMARKS[group].items():
+            announce(f"{group}: {title}")
+            yield benchmark()

@@ -1,0 +1,136 @@
+"""The command line: parse, call, print; no mathematics.
+
+Exit codes: 0 done, 1 a verdict failed, 2 bad input (one sentence on the error stream).
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from thalweg._checks import InputError
+from thalweg._version import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="How gradient descent travels over the loss of a deep network, next to the gradient flow.",
+)
+out = Console()
+err = Console(stderr=True)
+
+
+def main() -> None:
+    """Run the command line; bad input ends in one sentence and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        err.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("interrupted", highlight=False)
+        sys.exit(130)
+
+
+def _show_version(wanted: bool | None) -> None:
+    if wanted:
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool | None,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = None,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path(
+        "thalweg-run"
+    ),
+    learning_rate: Annotated[
+        list[float] | None, typer.Option(help="A learning rate; may be given several times.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="How many layers.")] = None,
+    init_scale: Annotated[
+        float | None, typer.Option(help="Standard deviation of the starting weights.")
+    ] = None,
+    time: Annotated[float | None, typer.Option(help="How long: learning rate x steps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of data and start.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Descend and flow from one start; draw loss, sharpness and distance; write a report."""
+    from thalweg import report
+    from thalweg.experiment import Experiment, perform
+
+    changes = {
+        "learning_rates": tuple(learning_rate) if learning_rate else None,
+        "depth": depth,
+        "init_scale": init_scale,
+        "time": time,
+        "seed": seed,
+    }
+    experiment = replace(
+        Experiment(), **{name: value for name, value in changes.items() if value is not None}
+    )
+    columns = (TextColumn("{task.description:>10}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bars:
+        tasks = {name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "sharpness")}
+        results = perform(
+            experiment, lambda stage, share: bars.update(tasks[stage], completed=share)
+        )
+    page = report.write(results, folder)
+    rows = report.summary(results)
+    if as_json:
+        print(json.dumps({"report": str(page), "runs": rows}, indent=1))
+        return
+    _print_rows(f"At time {float(results.flow_time[-1]):g}", rows)
+    bound = float(results.stronger_sharpness_bound)
+    for line in (
+        f"The flow took {results.attrs['flow_gradient_evaluations']} gradient evaluations "
+        f"({results.attrs['flow_method']}); its error is {float(results.flow_error.max()):.1e}.",
+        f"No minimiser is flatter than {bound:.2f}, so descent cannot settle above a learning "
+        f"rate of {2 / bound:.3g}.",
+        f"Report: {page}",
+    ):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which ones; all where none is named.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Measure speed next to the plain way of doing the same, as ratios within one run."""
+    from thalweg import bench as benchmarks
+
+    rows = []
+    for comparison in benchmarks.measure(names or [], lambda name: err.print(f"{name} ...")):
+        rows.append(comparison.row())
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    _print_rows("Speed next to the plain way", rows)
+
+
+def _print_rows(title: str, rows: list[dict[str, str]]) -> None:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row.values())
+    out.print(table)

@@ -1,0 +1,99 @@
+"""Random linear regressions whose minimiser has unit norm.
+
+With Gaussian X, w and zeta,
+
+    y0 = X w + noise zeta,    w0 = argmin_v |y0 - X v|,    y = y0 / |w0|,    w_star = w0 / |w0|,
+
+so that w_star is the least-squares solution on (X, y) and |w_star| = 1, whatever the noise. This is
+the set-up of marion2024's experiments. Their numbers come from an older JAX, whose random stream is
+another one (`jax_threefry_partitionable` was off by default), so equal keys give other data here.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
+
+from thalweg._checks import InputError, is_traced, require_count
+
+
+class LinearData(NamedTuple):
+    """Samples, targets and their least-squares solution of least norm, which has unit norm.
+
+    With one output the targets and the solution are vectors; with more they are matrices, targets
+    one row per sample and the solution one row per output.
+    """
+
+    x: Float[Array, "samples features"]
+    y: Float[Array, " samples"] | Float[Array, "samples outputs"]
+    w_star: Float[Array, " features"] | Float[Array, "outputs features"]
+
+
+def gaussian_regression(
+    key: PRNGKeyArray, samples: int = 50, features: int = 5, noise: ScalarLike = 1.0
+) -> LinearData:
+    """Gaussian inputs, a Gaussian teacher and Gaussian noise, scaled so that |w_star| = 1.
+
+    Fewer samples than features are allowed: w_star is then the solution of least norm. Map over
+    keys with `jax.vmap`.
+    """
+    samples, features = require_count("samples", samples), require_count("features", features)
+    inputs, rest = jax.random.split(key)
+    return _with_unit_solution(
+        jax.random.normal(inputs, (samples, features)), outputs=1, noise=noise, key=rest
+    )
+
+
+def conditioned_regression(
+    key: PRNGKeyArray,
+    samples: int,
+    features: int,
+    condition: ScalarLike,
+    outputs: int = 1,
+    noise: ScalarLike = 0.0,
+) -> LinearData:
+    """Inputs whose second moment has a chosen condition number, for flows that must be stiff.
+
+    The eigenvalues of X^T X / samples are equally spaced in their logarithms, from 1 / condition to
+    1, in a random orthonormal basis:
+
+        X = sqrt(samples) Q diag(sqrt(eigenvalues)) V^T,    Q^T Q = V^T V = I.
+    """
+    samples = require_count("samples", samples)
+    features = require_count("features", features, least=2)
+    outputs = require_count("outputs", outputs)
+    if samples < features:
+        raise InputError(
+            f"`samples` must be at least `features` ({features}), got {samples}; with fewer the "
+            "second moment is singular and has no condition number."
+        )
+    _require("condition", condition, least=1.0)
+    left, right, rest = jax.random.split(key, 3)
+    frame = jnp.linalg.qr(jax.random.normal(left, (samples, features)))[0]
+    basis = jnp.linalg.qr(jax.random.normal(right, (features, features)))[0]
+    spread = jnp.arange(features) / (features - 1)  # the exponents of 1 / condition, 0 to 1
+    lengths = jnp.sqrt(samples * jnp.asarray(condition, float) ** -spread)
+    return _with_unit_solution((frame * lengths[None]) @ basis.T, outputs, noise, key=rest)
+
+
+def _with_unit_solution(
+    x: Float[Array, "samples features"], outputs: int, noise: ScalarLike, *, key: PRNGKeyArray
+) -> LinearData:
+    _require("noise", noise, least=0.0)
+    samples, features = x.shape
+    for_teacher, for_noise = jax.random.split(key)
+    teacher = jax.random.normal(for_teacher, (features, outputs))
+    y = x @ teacher + noise * jax.random.normal(for_noise, (samples, outputs))
+    solution = jnp.linalg.lstsq(x, y)[0]
+    size = jnp.linalg.norm(solution)
+    y, solution = y / size, solution / size
+    if outputs == 1:
+        return LinearData(x, y[:, 0], solution[:, 0])
+    return LinearData(x, y, solution.T)
+
+
+def _require(name: str, value: ScalarLike, least: float) -> None:
+    if not is_traced(value) and not (np.isfinite(value) and np.asarray(value) >= least):
+        raise InputError(f"`{name}` must be a finite number >= {least:g}, got {value}.")

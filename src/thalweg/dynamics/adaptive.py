@@ -1,0 +1,317 @@
+"""Adaptive integration of theta' = -grad f(theta), for methods made for gradient flows.
+
+A method linearises the flow at a point, attempts a step from there, and can evaluate the motion
+anywhere inside of an accepted step. The loop below chooses the steps: with the estimated error e of
+a step,
+
+    size(e) = sqrt(mean_i (e_i / (atol + rtol max(|theta_i|, |new theta_i|)))^2) <= 1
+
+accepts it, and the next step is 0.9 size^(-1 / (order + 1)) times as long, at least a fifth and at
+most five times. It counts all of the work, that of rejected steps too, and it never steps onto an
+output time, so that a thousand of them cost next to nothing.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from thalweg._typing import Scalar, Weights
+from thalweg.objective import Objective
+
+Vector = Float[Array, " size"]
+Count = Int[Array, ""]
+Local = Any
+"""What a method knows at a point: a pytree of its own."""
+
+_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
+
+
+class FlatObjective(eqx.Module):
+    """An objective as a function of one long vector: layers in turn, each row by row."""
+
+    objective: Objective
+    unravel: Callable[[Vector], Weights] = eqx.field(static=True)
+
+    def gradient(self, point: Vector) -> Vector:
+        """The gradient."""
+        return flat(self.objective.gradient(self.unravel(point)))
+
+    def hvp(self, point: Vector, direction: Vector) -> Vector:
+        """The Hessian, applied to a direction."""
+        return flat(self.objective.hvp(self.unravel(point), self.unravel(direction)))
+
+    def hessian(self, point: Vector) -> Float[Array, "size size"]:
+        """The dense Hessian."""
+        return self.objective.hessian(self.unravel(point))
+
+
+def flat(weights: Weights) -> Vector:
+    """The weights as one vector."""
+    return jnp.concatenate([array.ravel() for array in weights])
+
+
+class Work(eqx.Module):
+    """How often the objective's derivatives were evaluated."""
+
+    gradients: Count
+    products: Count
+    hessians: Count
+
+    @classmethod
+    def of(cls, gradients: Any = 0, products: Any = 0, hessians: Any = 0) -> "Work":
+        """The counts as arrays."""
+        return cls(*(jnp.asarray(count, int) for count in (gradients, products, hessians)))
+
+    def __add__(self, other: "Work") -> "Work":
+        return jax.tree.map(jnp.add, self, other)
+
+
+class Trial(eqx.Module):
+    """An attempted step: where it ends, its estimated error, and what evaluates it in between.
+
+    Where the error is not finite the step failed, and `retry` says by how much to change it;
+    `grow` is the most by which the next step may be longer.
+    """
+
+    point: Vector
+    error: Vector
+    path: Any
+    retry: Scalar
+    grow: Scalar
+
+
+class AbstractMethod(eqx.Module):
+    """A one-step method; `order` is that of its error estimate, which is O(step^(order + 1))."""
+
+    order: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def linearise(self, point: Vector) -> tuple[Local, Work]:
+        """What the method must know at the start."""
+
+    @abstractmethod
+    def relinearise(self, local: Local, trial: Trial) -> tuple[Local, Work]:
+        """What the method must know at the end of an accepted step."""
+
+    @abstractmethod
+    def reconsider(self, local: Local, point: Vector, trial: Trial) -> tuple[Local, Work]:
+        """What the method must know after a rejected step."""
+
+    @abstractmethod
+    def attempt(self, local: Local, point: Vector, step: Scalar) -> tuple[Trial, Work]:
+        """A step."""
+
+    @abstractmethod
+    def between(self, local: Local, point: Vector, trial: Trial, fraction: Scalar) -> Vector:
+        """The motion inside of a step from `point`, after this fraction of it."""
+
+    @abstractmethod
+    def field(self, local: Local) -> Vector:
+        """The velocity -grad f where the method stands."""
+
+    @abstractmethod
+    def longest(self, local: Local) -> Scalar:
+        """The longest step that the method can take from here."""
+
+    @abstractmethod
+    def way(
+        self, local: Local, point: Vector, remaining: Scalar, length: Scalar
+    ) -> tuple[Scalar, Work]:
+        """How far the linearised flow still moves in the remaining time (infinite if it speeds up).
+
+        Only whether it is below `length` matters.
+        """
+
+
+class Solution(eqx.Module):
+    """The motion at the output times, what it cost, and how it ended."""
+
+    points: Float[Array, "times size"]
+    work: Work
+    accepted: Count
+    reached: Scalar
+    steady_at: Scalar
+
+
+class _State(eqx.Module):
+    time: Scalar
+    point: Vector
+    local: Local
+    step: Scalar
+    points: Float[Array, "times size"]
+    written: Count
+    work: Work
+    tried: Count
+    accepted: Count
+    rejected_last: Bool[Array, ""]
+    steady_at: Scalar
+
+
+def integrate(
+    method: AbstractMethod,
+    start: Vector,
+    times: Float[Array, " times"],
+    rtol: Scalar,
+    atol: Scalar,
+    steady: Scalar | None,
+    max_steps: Count,
+) -> Solution:
+    """Follow the flow from time 0 to the last of the times; NaN where it did not arrive."""
+    end = times[-1]
+
+    def advance(state: _State) -> _State:
+        remaining = end - state.time
+        step = jnp.minimum(jnp.minimum(state.step, method.longest(state.local)), remaining)
+        trial, work = method.attempt(state.local, state.point, step)
+        size = error_size(trial.error, state.point, trial.point, rtol, atol)
+        accept = size <= 1  # False for NaN
+        time = jnp.where(step >= remaining, end, state.time + step)
+        points, written = _write(method, state, trial, step, times, jnp.where(accept, time, -1.0))
+        state = eqx.tree_at(
+            lambda s: (s.step, s.points, s.written, s.work, s.tried, s.rejected_last),
+            state,
+            (
+                step * _growth(size, trial, method.order, state.rejected_last),
+                points,
+                written,
+                state.work + work,
+                state.tried + 1,
+                ~accept,
+            ),
+        )
+        return jax.lax.cond(
+            accept,
+            lambda: _moved(method, state, trial, time, end, steady),
+            lambda: _stayed(method, state, trial),
+        )
+
+    def unfinished(state: _State) -> Bool[Array, ""]:
+        # A step that no longer changes the time (or is NaN) would be repeated for ever.
+        moves = state.step > 4 * jnp.finfo(state.time.dtype).eps * state.time
+        more = (state.time < end) & (state.tried < max_steps) & jnp.isnan(state.steady_at)
+        return more & moves
+
+    state = jax.lax.while_loop(
+        unfinished, advance, _begin(method, start, times, rtol, atol, steady)
+    )
+    rest = (jnp.arange(times.size) >= state.written) & ~jnp.isnan(state.steady_at)
+    return Solution(
+        points=jnp.where(rest[:, None], state.point, state.points),
+        work=state.work,
+        accepted=state.accepted,
+        reached=state.time,
+        steady_at=state.steady_at,
+    )
+
+
+def error_size(error: Vector, point: Vector, new: Vector, rtol: Scalar, atol: Scalar) -> Scalar:
+    """The error in units of the tolerance, root mean square over the weights."""
+    unit = atol + rtol * jnp.maximum(jnp.abs(point), jnp.abs(new))
+    return jnp.sqrt(jnp.mean((error / unit) ** 2))
+
+
+def first_step(field: Vector, point: Vector, rtol: Scalar, atol: Scalar, end: Scalar) -> Scalar:
+    """A hundredth of the time in which the weights would change by as much as they are."""
+    zero = jnp.zeros_like(point)
+    speed = error_size(field, point, zero, rtol, atol)
+    length = jnp.maximum(error_size(point, point, zero, rtol, atol), 1.0)
+    return jnp.where(speed * end > 0.01 * length, 0.01 * length / speed, end)
+
+
+def _begin(
+    method: AbstractMethod,
+    start: Vector,
+    times: Float[Array, " times"],
+    rtol: Scalar,
+    atol: Scalar,
+    steady: Scalar | None,
+) -> _State:
+    local, work = method.linearise(start)
+    points = (
+        jnp.full((times.size, start.size), jnp.nan, start.dtype)
+        .at[0]
+        .set(jnp.where(times[0] == 0, start, jnp.nan))
+    )
+    zero = jnp.zeros((), times.dtype)
+    state = _State(
+        time=zero,
+        point=start,
+        local=local,
+        step=first_step(method.field(local), start, rtol, atol, times[-1]),
+        points=points,
+        written=(times[0] == 0).astype(int),
+        work=work,
+        tried=jnp.asarray(0),
+        accepted=jnp.asarray(0),
+        rejected_last=jnp.asarray(False),
+        steady_at=jnp.full_like(zero, jnp.nan),
+    )
+    return _stopped_if_steady(method, state, times[-1], steady)
+
+
+def _moved(
+    method: AbstractMethod,
+    state: _State,
+    trial: Trial,
+    time: Scalar,
+    end: Scalar,
+    steady: Scalar | None,
+) -> _State:
+    local, work = method.relinearise(state.local, trial)
+    state = eqx.tree_at(
+        lambda s: (s.time, s.point, s.local, s.work, s.accepted),
+        state,
+        (time, trial.point, local, state.work + work, state.accepted + 1),
+    )
+    return _stopped_if_steady(method, state, end, steady)
+
+
+def _stayed(method: AbstractMethod, state: _State, trial: Trial) -> _State:
+    local, work = method.reconsider(state.local, state.point, trial)
+    return eqx.tree_at(lambda s: (s.local, s.work), state, (local, state.work + work))
+
+
+def _stopped_if_steady(
+    method: AbstractMethod, state: _State, end: Scalar, steady: Scalar | None
+) -> _State:
+    if steady is None:
+        return state
+    way, work = method.way(state.local, state.point, end - state.time, steady)
+    steady_at = jnp.where(way < steady, state.time, state.steady_at)
+    return eqx.tree_at(lambda s: (s.steady_at, s.work), state, (steady_at, state.work + work))
+
+
+def _growth(size: Scalar, trial: Trial, order: int, rejected_last: Bool[Array, ""]) -> Scalar:
+    factor = jnp.clip(_SAFETY * size ** (-1 / (order + 1)), _SHRINK, trial.grow)
+    factor = jnp.where(jnp.isfinite(size), factor, trial.retry)
+    # The step after a rejected one does not grow: the error was just seen to rise.
+    return jnp.where(rejected_last, jnp.minimum(factor, 1.0), factor)
+
+
+def _write(
+    method: AbstractMethod,
+    state: _State,
+    trial: Trial,
+    step: Scalar,
+    times: Float[Array, " times"],
+    until: Scalar,
+) -> tuple[Float[Array, "times size"], Count]:
+    """Fill in the outputs up to the end of the step; none if it was rejected."""
+
+    def due(carry: tuple[Array, Count]) -> Bool[Array, ""]:
+        index = jnp.minimum(carry[1], times.size - 1)
+        return (carry[1] < times.size) & (times[index] <= until)
+
+    def write(carry: tuple[Array, Count]) -> tuple[Array, Count]:
+        points, index = carry
+        fraction = (times[index] - state.time) / step
+        between = method.between(state.local, state.point, trial, jnp.minimum(fraction, 1.0))
+        point = jnp.where(times[index] == until, trial.point, between)
+        return points.at[index].set(point), index + 1
+
+    return jax.lax.while_loop(due, write, (state.points, state.written))

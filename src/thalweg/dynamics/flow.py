@@ -1,0 +1,263 @@
+"""The gradient flow theta' = -grad f(theta), integrated with a known error.
+
+Three methods take turns, because no one of them is cheap everywhere. With p weights, horizon T and
+largest curvature rho:
+
+    explicit     order 8, about 2 T rho gradients or more; cheapest while T rho is small
+    implicit     order 9, a few thousand gradients for any T rho, and some Hessians of O(p^3)
+    chebyshev    order 2, of the order of sqrt(T rho) gradients; any p, for moderate accuracy
+
+The error of a flow is measured, not trusted: a companion runs with a tenth of the tolerances, and
+the distance between the two is the error of the first, up to the companion's own, which is several
+times smaller.
+
+Where an activation has a kink, grad f jumps as a pre-activation crosses zero. A step across such a
+jump has an error of O(step) whatever the method; the error estimate sees it and the steps shrink
+until the jump is passed, so that the tolerances hold, at the price of many short steps.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from threadpoolctl import ThreadpoolController
+from typing_extensions import override
+
+from thalweg._checks import InputError, as_floating, require_count, require_finite
+from thalweg._typing import Weights
+from thalweg.dynamics.integration import FlowError as FlowError
+from thalweg.dynamics.integration import Integrated, Method, Task, solve
+from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
+from thalweg.objective import DENSE_LIMIT, Objective
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+DEFAULT_OUTPUTS = 201
+"""How many evenly spaced times are recorded where only the horizon is given."""
+
+LEAST_RTOL = 1e-12
+"""Below it rounding, not the method, makes the error."""
+
+
+class Flow(AbstractTrajectory):
+    """The gradient flow at some times, from one start or from a batch of them.
+
+    Attributes:
+        objective: what is descended.
+        times: when; time 0 is the start.
+        weights: the weights at those times.
+        loss: f at those times.
+        error: the Euclidean distance in weight space to the exact flow, estimated; NaN if it was
+            not asked for. From `steady_at` on it includes the way that was left out.
+        start: the weights at time 0.
+        rtol: the relative tolerance of each step.
+        atol: the absolute tolerance of each step.
+        method: what integrated it, never "auto"; a batch may have needed two, joined by "+".
+        steady: the length below which what is left of the way was left out, or None.
+        steady_at: the time from which on the weights are constant; NaN where they never are.
+        gradient_evaluations: how many gradients it took, in rejected steps too.
+        hvp_evaluations: how many products of the Hessian with a vector; each costs about two
+            gradients.
+        hessian_evaluations: how many dense Hessians.
+        companion_evaluations: how many gradients the companion took on top of that.
+    """
+
+    objective: Objective
+    times: Float[np.ndarray, "*batch times"]
+    weights: Recorded
+    loss: Float[np.ndarray, "*batch times"]
+    error: Float[np.ndarray, "*batch times"]
+    start: Recorded
+    rtol: float
+    atol: float
+    method: str = eqx.field(static=True)
+    steady: float | None
+    steady_at: Float[np.ndarray, "*batch"]
+    gradient_evaluations: Int[np.ndarray, "*batch"]
+    hvp_evaluations: Int[np.ndarray, "*batch"]
+    hessian_evaluations: Int[np.ndarray, "*batch"]
+    companion_evaluations: Int[np.ndarray, "*batch"]
+    _asked: Method = eqx.field(static=True)
+    _max_steps: int = eqx.field(static=True)
+
+    @override
+    def at(self, times: Any) -> "Flow":
+        return flow(
+            self.objective,
+            tuple(jnp.asarray(array) for array in self.start),
+            times=times,
+            rtol=self.rtol,
+            atol=self.atol,
+            method=self._asked,
+            steady=self.steady,
+            estimate_error=not bool(np.all(np.isnan(self.error))),
+            max_steps=self._max_steps,
+        )
+
+
+def flow(
+    objective: Objective,
+    weights: Weights,
+    time: Any = None,
+    times: Any = None,
+    *,
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    method: Method = "auto",
+    steady: float | None = None,
+    estimate_error: bool = True,
+    max_steps: int = 100_000,
+) -> Flow:
+    """Follow the gradient flow from these weights, and say how far off the result may be.
+
+    A step's estimated error e is kept below the tolerances in the sense of
+
+        mean_i (e_i / (atol + rtol |theta_i|))^2 <= 1.
+
+    Args:
+        objective: what is descended.
+        weights: the start; leading batch axes, alike in all arrays, mean that many flows.
+        time: the horizon; 201 evenly spaced times are recorded.
+        times: or the times to record, increasing and not negative; (*batch, times) for a batch
+            with times of its own.
+        rtol: the relative tolerance of each step, at least 1e-12.
+        atol: the absolute tolerance of each step.
+        method: "explicit", "implicit" (up to some hundred weights), "chebyshev", or "auto".
+        steady: stop where the flow slows down and, linearised, moves by less than this length in
+            all of the time that is left; the weights stay what they are from there on.
+        estimate_error: whether to run the companion, which costs more than the flow itself.
+        max_steps: give up after so many steps.
+
+    Raises:
+        FlowError: if the last time could not be reached.
+        InputError: if an argument makes no sense.
+    """
+    tolerances = _tolerances(rtol, atol)
+    _require_method(method, objective)
+    if steady is not None:
+        steady = _positive("steady", steady)
+    starts, moments = _batched(objective, weights, _output_times(time, times))
+    limit = require_count("max_steps", max_steps)
+
+    def one(index: tuple[int, ...]) -> Integrated:
+        start = tuple(jnp.asarray(array[index]) for array in starts)
+        task = Task(objective, start, jnp.asarray(moments[index]), *tolerances, steady)
+        return solve(task, method, limit, estimate_error)
+
+    batch = moments.shape[:-1]
+    # LAPACK's own threads wait for each other when the cores are busy: eigendecompositions of some
+    # hundred rows were seen to take a hundred times as long.
+    with _blas().limit(limits=1, user_api="blas"):
+        found = _map_in_threads(one, list(np.ndindex(batch)))
+
+    def stacked(values: list[Any]) -> np.ndarray:
+        array = np.stack([np.asarray(value) for value in values])
+        return array.reshape(batch + array.shape[1:])
+
+    return Flow(
+        objective=objective,
+        times=moments,
+        weights=tuple(stacked([run.weights[j] for run in found]) for j in range(len(starts))),
+        loss=stacked([run.loss for run in found]),
+        error=stacked([run.error for run in found]),
+        start=starts,
+        rtol=tolerances[0],
+        atol=tolerances[1],
+        method="+".join(sorted({run.method for run in found})),
+        steady=steady,
+        steady_at=stacked([run.steady_at for run in found]),
+        gradient_evaluations=stacked([run.gradients for run in found]),
+        hvp_evaluations=stacked([run.products for run in found]),
+        hessian_evaluations=stacked([run.hessians for run in found]),
+        companion_evaluations=stacked([run.companion_gradients for run in found]),
+        _asked=method,
+        _max_steps=limit,
+    )
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _map_in_threads(function: Callable[[_Item], _Result], items: list[_Item]) -> list[_Result]:
+    """The results in order; the first alone, so that the others find it compiled."""
+    first = [function(item) for item in items[:1]]
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return first + list(pool.map(function, items[1:]))
+
+
+def _batched(
+    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+) -> tuple[Recorded, Float[np.ndarray, "*batch times"]]:
+    """The starts and times, each with the batch axes of both."""
+    arrays = tuple(as_floating(f"weights[{j}]", array) for j, array in enumerate(weights))
+    objective.network.check(arrays)
+    shapes = objective.network.shapes
+    batches = {a.shape[: a.ndim - len(s)] for a, s in zip(arrays, shapes, strict=True)}
+    if len(batches) > 1:
+        raise InputError(
+            f"`weights` must have the same batch axes in every array, got {sorted(batches)}."
+        )
+    try:
+        batch = np.broadcast_shapes(*batches, times.shape[:-1])
+    except ValueError as error:
+        raise InputError(
+            f"`times` must have the batch axes of the weights, {batches.pop()}, or none, got shape "
+            f"{times.shape}."
+        ) from error
+    starts = tuple(
+        np.broadcast_to(np.asarray(a), batch + s) for a, s in zip(arrays, shapes, strict=True)
+    )
+    return starts, np.broadcast_to(times, batch + times.shape[-1:])
+
+
+def _output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:
+    if (time is None) == (times is None):
+        raise InputError("`flow` needs either `time`, the horizon, or `times`, what to record.")
+    if times is None:
+        return np.linspace(0.0, _positive("time", time), DEFAULT_OUTPUTS)
+    array = np.asarray(times, dtype=float)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise InputError(
+            f"`times` must hold at least one time, got shape {array.shape}; a horizon is `time`."
+        )
+    require_finite("times", jnp.asarray(array))
+    if np.any(array < 0) or np.any(np.diff(array, axis=-1) <= 0):
+        raise InputError(
+            "`times` must increase and not be negative; the start is at time 0, and a flow is not "
+            "followed backwards."
+        )
+    return array
+
+
+def _tolerances(rtol: float, atol: float) -> tuple[float, float]:
+    if not LEAST_RTOL <= rtol < 1:
+        raise InputError(
+            f"`rtol` must lie between {LEAST_RTOL} and 1, got {rtol}; rounding allows no less."
+        )
+    return float(rtol), _positive("atol", atol)
+
+
+def _positive(name: str, value: Any) -> float:
+    if np.ndim(value) != 0 or not 0 < value < np.inf:
+        raise InputError(f"`{name}` must be one positive, finite number, got {value}.")
+    return float(value)
+
+
+def _require_method(method: str, objective: Objective) -> None:
+    if method not in get_args(Method):
+        raise InputError(f"`method` must be one of {', '.join(get_args(Method))}, got '{method}'.")
+    size = objective.network.size
+    if method == "implicit" and size > DENSE_LIMIT:
+        raise InputError(
+            f"`method` 'implicit' needs dense Hessians, of at most {DENSE_LIMIT} weights, but this "
+            f"network has {size}; use 'chebyshev'."
+        )

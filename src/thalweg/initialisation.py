@@ -1,0 +1,313 @@
+"""Where descent begins: random, balanced, residual and degenerate starts.
+
+    gaussian         every entry from N(0, scale^2)
+    balanced         W_N ... W_1 = A with entries from N(0, scale^2), and no imbalance
+    residual         W_k = I + scale / sqrt(N d) N_k, with N_k standard Gaussian
+    xavier_uniform   every entry from U(+-sqrt(6 / (fan_in + fan_out)))
+    pytorch_default  every entry from U(+-1 / sqrt(fan_in))
+
+A linear network is balanced if W_{j+1}^T W_{j+1} = W_j W_j^T for all j. With the thin singular
+value decomposition A = U S V^T, the weights
+
+    W_1 = S^{1/N} V^T,    W_j = S^{1/N},    W_N = U S^{1/N},    each padded with zeros,
+
+are balanced with product A (arora2019, procedure 1; elkabetz2021, procedure 13).
+
+Scales and keys may be traced: `jax.vmap(lambda s, k: gaussian(network, s, key=k))(scales, keys)`.
+"""
+
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
+
+from thalweg._checks import InputError, as_floating, is_traced
+from thalweg._typing import Weights
+from thalweg.network import AbstractNetwork, LinearNetwork, SharedNetwork
+
+Layer = Float[Array, "_ _"]
+"""A matrix among others of other shapes."""
+
+
+def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
+    """Independent entries from N(0, scale^2)."""
+    _require_no_less("scale", scale, 0.0)
+    keys = jax.random.split(key, network.depth)
+    return tuple(
+        scale * jax.random.normal(own, shape)
+        for own, shape in zip(keys, network.shapes, strict=True)
+    )
+
+
+def balanced(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
+    """Balanced weights whose product has independent entries from N(0, scale^2)."""
+    _require_no_less("scale", scale, 0.0)
+    outputs, features = _product_shape("balanced", network)
+    return balanced_from(network, scale * jax.random.normal(key, (outputs, features)))
+
+
+def balanced_from(network: AbstractNetwork, matrix: Any) -> Weights:
+    """Balanced weights whose product is the given matrix; a vector means one output.
+
+    Singular values that rounding cannot tell from zero are taken as zero, so that a matrix of low
+    rank has factors of that rank.
+    """
+    shape = _product_shape("balanced_from", network)
+    product = as_floating("matrix", matrix)
+    product = product[None] if product.ndim == 1 else product
+    if product.shape != shape:
+        raise InputError(
+            f"`matrix` must have the shape of the network's product, {shape}, got {product.shape}; "
+            "is it transposed?"
+        )
+    if network.depth == 1:
+        return (product,)
+    left, values, right = _signed_svd(product)
+    _require_width(network, values)
+    roots = values ** (1 / network.depth)
+    first, *hidden, last = network.shapes
+    return (
+        _padded(roots[:, None] * right, first),
+        *(_padded(jnp.diag(roots), shape) for shape in hidden),
+        _padded(left * roots[None], last),
+    )
+
+
+def aligned(network: AbstractNetwork, norm: ScalarLike, cosine: ScalarLike, target: Any) -> Weights:
+    """Balanced weights of one output whose product has a given norm and cosine to the target.
+
+    The part across the target lies along the first coordinate axis that the target uses least.
+    """
+    outputs, features = _product_shape("aligned", network)
+    vector = as_floating("target", target).reshape(-1)
+    if outputs != 1 or vector.shape != (features,):
+        raise InputError(
+            "`aligned` needs one output and a target with one entry per feature, got "
+            f"{outputs} outputs, {features} features and {vector.size} entries."
+        )
+    _require_no_less("norm", norm, 0.0)
+    _require_cosine(cosine, vector)
+    along = vector / jnp.linalg.norm(vector)
+    axis = jax.nn.one_hot(jnp.argmin(jnp.abs(along)), features, dtype=along.dtype)
+    across = axis - jnp.vdot(axis, along) * along
+    across = across / jnp.maximum(jnp.linalg.norm(across), jnp.finfo(across.dtype).tiny)
+    sine = jnp.sqrt((1 - cosine) * (1 + jnp.asarray(cosine)))
+    return balanced_from(network, norm * (cosine * along + sine * across))
+
+
+def residual(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
+    """W_k = I + scale / sqrt(N d) N_k for N square layers of width d, with Gaussian N_k."""
+    width = network.shapes[0][0]
+    if any(shape != (width, width) for shape in network.shapes):
+        raise InputError(
+            "`residual` needs square layers of one width, since each adds to the identity; got "
+            f"shapes {network.shapes}. A readout brings the last layer to one output."
+        )
+    spread = scale / np.sqrt(network.depth * width)
+    noise = gaussian(network, spread, key=key)
+    return tuple(jnp.eye(width) + array for array in noise)
+
+
+def identity(network: AbstractNetwork) -> Weights:
+    """Ones on the diagonal of every layer, square or not, and zeros elsewhere."""
+    if any(len(shape) != 2 for shape in network.shapes):
+        raise InputError(f"`identity` needs layers that are matrices, got shapes {network.shapes}.")
+    return tuple(jnp.eye(shape[0], shape[1]) for shape in network.shapes)
+
+
+def xavier_uniform(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
+    """Entries from U(+-sqrt(6 / (fan_in + fan_out))); biases, which are vectors, are zero.
+
+    A kernel of shape (out, in, height, width) has fans in * height * width and
+    out * height * width. The vector of a tied layer is no bias: its fans are the most entries in a
+    row and in a column of the layer's matrix.
+    """
+    bounds = [(6 / sum(fans)) ** 0.5 if fans else 0.0 for fans in _fans(network)]
+    return _uniform(network, bounds, key)
+
+
+def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
+    """Entries from U(+-1 / sqrt(fan_in)), as PyTorch's layers start.
+
+    A bias takes the bound of the array before it. elkabetz2021 starts dense layers by
+    `xavier_uniform` and all else by this.
+    """
+    bounds, bound = [], 1.0
+    for fans in _fans(network):
+        bound = fans[0] ** -0.5 if fans else bound
+        bounds.append(bound)
+    return _uniform(network, bounds, key)
+
+
+def one_zero_layer(weights: Weights, layer: int = -1) -> Weights:
+    """The weights with one layer, the last unless its index is given, set to zero.
+
+    The product is then zero, but the gradient of that layer is not, which is what marion2024's
+    analysis of small starts assumes.
+    """
+    if not -len(weights) <= layer < len(weights):
+        raise InputError(
+            f"`layer` must be an index into {len(weights)} layers, counted from 0, got {layer}."
+        )
+    place = layer % len(weights)
+    return tuple(
+        jnp.zeros_like(array) if index == place else jnp.asarray(array)
+        for index, array in enumerate(weights)
+    )
+
+
+def nearest_balanced(weights: Weights) -> Weights:
+    """Balanced weights of a linear network near the given ones.
+
+    If e is the largest nuclear norm of an imbalance (elkabetz2021, def. 30), they are within
+
+        sqrt((N - 1) N (2N - 1) / 6) sqrt(e)  <=  N^{3/2} sqrt(e)
+
+    of the given weights. Two constructions exist: by polar factors, if all widths before the last
+    are equal (elkabetz2021, lemma 31), and by vectors, if there is one output. Where both apply the
+    nearer result is returned.
+    """
+    layers = _matrices(weights)
+    one_output = layers[-1].shape[0] == 1
+    equal = all(layer.shape[0] == layer.shape[1] for layer in layers[:-1])
+    if one_output and equal:
+        by_vectors, by_polar = _balanced_by_vectors(layers), _balanced_by_polar(layers)
+        nearer = _distance(by_vectors, layers) <= _distance(by_polar, layers)
+        return tuple(
+            jnp.where(nearer, one, other) for one, other in zip(by_vectors, by_polar, strict=True)
+        )
+    if one_output:
+        return _balanced_by_vectors(layers)
+    if equal:
+        return _balanced_by_polar(layers)
+    raise InputError(
+        "`nearest_balanced` needs one output, or equal widths before the last layer, got shapes "
+        f"{[layer.shape for layer in layers]}."
+    )
+
+
+def _balanced_by_polar(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """B_N = W_N and B_j = (B_{j+1}^T B_{j+1})^{1/2} Q_j, with the polar factor Q_j of W_j."""
+    _, values, right = jnp.linalg.svd(layers[-1], full_matrices=False)
+    root = right.T @ (values[:, None] * right)
+    found = [layers[-1]]
+    for layer in reversed(layers[:-1]):
+        left, _, right = jnp.linalg.svd(layer)
+        polar = left @ right
+        found.append(root @ polar)
+        root = polar.T @ root @ polar
+    return tuple(reversed(found))
+
+
+def _balanced_by_vectors(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """B_j = s v_{j+1} v_j^T with s = |W_N|, v_{N+1} = 1 and v_j along W_j^T v_{j+1}."""
+    size = jnp.linalg.norm(layers[-1])
+    vector = jnp.ones(1, layers[-1].dtype)
+    found = []
+    for layer in reversed(layers):
+        image = layer.T @ vector
+        length = jnp.linalg.norm(image)
+        anywhere = jnp.eye(1, image.size, dtype=image.dtype)[0]  # where W_j^T v_{j+1} = 0
+        nearest = jnp.where(length > 0, image / jnp.where(length > 0, length, 1), anywhere)
+        found.append(size * jnp.outer(vector, nearest))
+        vector = nearest
+    return tuple(reversed(found))
+
+
+def _distance(weights: Weights, others: Weights) -> Float[Array, ""]:
+    squares = [jnp.sum((one - other) ** 2) for one, other in zip(weights, others, strict=True)]
+    return jnp.sqrt(sum(squares, jnp.zeros(())))
+
+
+def _matrices(weights: Weights) -> tuple[Layer, ...]:
+    layers = tuple(jnp.asarray(array) for array in weights)
+    chained = all(array.ndim == 2 for array in layers) and all(
+        upper.shape[1] == lower.shape[0] for lower, upper in pairwise(layers)
+    )
+    if not layers or not chained:
+        raise InputError(
+            "`weights` must be matrices that can be multiplied, first layer first, got shapes "
+            f"{[array.shape for array in layers]}."
+        )
+    return layers
+
+
+def _signed_svd(matrix: Layer) -> tuple[Layer, Float[Array, " values"], Layer]:
+    """A thin decomposition, without rounding's singular values and with settled signs."""
+    left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
+    precision = jnp.finfo(values.dtype).eps * max(matrix.shape)
+    values = jnp.where(values > precision * values[0], values, 0)
+    largest = jnp.take_along_axis(left, jnp.argmax(jnp.abs(left), axis=0)[None], axis=0)
+    signs = jnp.where(largest < 0, -1, 1).astype(left.dtype)  # of the largest entry of each column
+    return left * signs, values, signs.T * right
+
+
+def _padded(block: Layer, shape: tuple[int, ...]) -> Layer:
+    """The block in the upper left corner of zeros, cut where it does not fit."""
+    block = block[: shape[0], : shape[1]]
+    return jnp.zeros(shape, block.dtype).at[: block.shape[0], : block.shape[1]].set(block)
+
+
+def _product_shape(name: str, network: AbstractNetwork) -> tuple[int, int]:
+    if not isinstance(network, LinearNetwork) or network.readout is not None:
+        raise InputError(
+            f"`{name}` needs a LinearNetwork without a readout, since balance is a property of the "
+            f"factors of a product; got {type(network).__name__}"
+            f"{' with one' if isinstance(network, LinearNetwork) else ''}."
+        )
+    return network.widths[-1], network.widths[0]
+
+
+def _require_width(network: AbstractNetwork, values: Float[Array, " values"]) -> None:
+    narrowest = min(shape[0] for shape in network.shapes[:-1])
+    if values.size <= narrowest:
+        return
+    if is_traced(values) or bool(values[narrowest] > 0):
+        raise InputError(
+            f"Hidden layers must be at least as wide as the rank of the product, which may be up "
+            f"to {values.size}, got width {narrowest}."
+        )
+
+
+def _require_no_less(name: str, value: ScalarLike, least: float) -> None:
+    if not is_traced(value) and not (np.isfinite(value) and np.asarray(value) >= least):
+        raise InputError(f"`{name}` must be a finite number >= {least:g}, got {value}.")
+
+
+def _require_cosine(cosine: ScalarLike, target: Float[Array, " features"]) -> None:
+    if not is_traced(cosine) and not abs(cosine) <= 1:
+        raise InputError(f"`cosine` must lie in [-1, 1], got {cosine}.")
+    if target.size == 1 and (is_traced(cosine) or abs(cosine) != 1):
+        raise InputError("`cosine` must be -1 or 1 with one feature: nothing lies across a number.")
+    if not is_traced(target) and not np.any(np.asarray(target)):
+        raise InputError("`target` must not be zero: a cosine to it has no meaning.")
+
+
+def _fans(network: AbstractNetwork) -> list[tuple[int, int] | None]:
+    """The fans in and out of each array; None for a bias."""
+    if isinstance(network, SharedNetwork):  # which has no biases
+        return [
+            _fans_of(layer.shape) or _fans_of_pattern(layer.pattern) for layer in network.layers
+        ]
+    return [_fans_of(shape) for shape in network.shapes]
+
+
+def _fans_of(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    return (prod(shape[1:]), shape[0] * prod(shape[2:])) if len(shape) > 1 else None
+
+
+def _fans_of_pattern(pattern: Array) -> tuple[int, int]:
+    used = np.asarray(pattern) >= 0
+    return int(used.sum(axis=1).max()), int(used.sum(axis=0).max())
+
+
+def _uniform(network: AbstractNetwork, bounds: list[float], key: PRNGKeyArray) -> Weights:
+    keys = jax.random.split(key, network.depth)
+    return tuple(
+        jax.random.uniform(own, shape, minval=-bound, maxval=bound)
+        for own, shape, bound in zip(keys, network.shapes, bounds, strict=True)
+    )

@@ -1,0 +1,151 @@
+"""Functions of a point, and how to map them along a run.
+
+For the weights W_1, ..., W_N of a linear network, with top singular vectors u_k and v_k (right),
+
+    imbalance               W_{j+1}^T W_{j+1} - W_j W_j^T,  constant along every gradient flow
+    unbalancedness          the largest nuclear norm of an imbalance
+    alignment               <v_{k+1}, u_k>^2,  one if consecutive layers pass on their top direction
+    distance_from_rank_one  |W_k|_F^2 - |W_k|_2^2
+    deficiency_margin       sigma_min(Phi) - |W - Phi|_F,  for the product W and a target Phi
+
+All may be traced: `jax.vmap(imbalance)` takes many networks, and `along` maps any function of the
+weights over what a run has recorded.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from thalweg._checks import InputError
+from thalweg._typing import Matrix, Scalar, Weights
+from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import Regression, TargetMatrix
+
+Layer = Float[Array, "_ _"]
+"""A matrix among others of other shapes."""
+
+_NUMBERS_AT_ONCE = 2**20  # how many weights `along` unpacks at a time: 8 MB
+
+
+def imbalance(weights: Weights) -> tuple[Layer, ...]:
+    """W_{j+1}^T W_{j+1} - W_j W_j^T of consecutive layers; all zero if balanced."""
+    layers = _matrices(weights)
+    return tuple(upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers))
+
+
+def unbalancedness(weights: Weights) -> Scalar:
+    """The largest nuclear norm of an imbalance (elkabetz2021, def. 30); zero for one layer."""
+    norms = [jnp.linalg.norm(matrix, "nuc") for matrix in imbalance(weights)]
+    return jnp.max(jnp.stack(norms)) if norms else jnp.zeros(())
+
+
+def conserved(network: AbstractNetwork, weights: Weights) -> tuple[Layer, ...] | tuple[Scalar, ...]:
+    """What the gradient flow of any loss keeps constant, without weight decay.
+
+    For a linear network the imbalances; for networks that are homogeneous in each layer the
+    differences |W_{j+1}|^2 - |W_j|^2 of squared norms.
+    """
+    network.check(weights)
+    if isinstance(network, LinearNetwork):
+        return imbalance(weights)
+    squares = [jnp.sum(jnp.asarray(array) ** 2) for array in weights]
+    return tuple(upper - lower for lower, upper in pairwise(squares))
+
+
+def layer_norms(weights: Weights) -> Float[Array, " depth"]:
+    """The Frobenius norm of each layer."""
+    return jnp.stack([jnp.linalg.norm(jnp.ravel(array)) for array in weights])
+
+
+def alignment(weights: Weights) -> Float[Array, " pairs"]:
+    """<v_{k+1}, u_k>^2 for each pair of consecutive layers, first pair first."""
+    parts = [jnp.linalg.svd(layer, full_matrices=False) for layer in _matrices(weights)]
+    cosines = [jnp.vdot(upper[2][0], lower[0][:, 0]) for lower, upper in pairwise(parts)]
+    return jnp.stack(cosines) ** 2 if cosines else jnp.zeros(0)
+
+
+def distance_from_rank_one(weights: Weights) -> Float[Array, " depth"]:
+    """|W_k|_F^2 - |W_k|_2^2 per layer: the squared distance to the nearest matrix of rank one."""
+    # As a sum over the other singular values, because the difference would cancel.
+    values = [jnp.linalg.svd(layer, compute_uv=False) for layer in _matrices(weights)]
+    return jnp.stack([jnp.sum(each[1:] ** 2) for each in values])
+
+
+def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
+    """sigma_min(target) - |matrix - target|_F (arora2019, def. 2): positive where it has a margin.
+
+    With one row or column, sigma_min(target) = |target| and the difference is rewritten as
+
+        (2 <w, phi> - |w|^2) / (|phi| + |w - phi|),
+
+    which keeps its digits for small w.
+    """
+    gap = jnp.linalg.norm(matrix - target)
+    if min(target.shape) > 1:
+        return jnp.linalg.svd(target, compute_uv=False)[-1] - gap
+    sizes = jnp.linalg.norm(target) + gap
+    excess = 2 * jnp.sum(matrix * target) - jnp.sum(matrix**2)
+    return jnp.where(sizes > 0, excess / jnp.where(sizes > 0, sizes, 1), 0)
+
+
+def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
+    """|W_N ... W_1 - M*|_F, with the least-squares minimiser M* of least norm."""
+    network, problem = objective.network, objective.problem
+    if not isinstance(network, LinearNetwork):
+        raise InputError(
+            "`distance_to_minimiser` needs a LinearNetwork, whose product can be compared with a "
+            f"matrix, got {type(network).__name__}."
+        )
+    if not isinstance(problem, Regression | TargetMatrix):
+        raise InputError(
+            "`distance_to_minimiser` needs a Regression or a TargetMatrix, whose minimiser is "
+            f"known, got {type(problem).__name__}."
+        )
+    return jnp.linalg.norm(network.end_to_end(weights) - problem.minimiser)
+
+
+def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
+    """A function of a point, at each point that a run has recorded.
+
+    Args:
+        run: the trajectory, batched or not.
+        function: takes the weights of one network at one time, in JAX, and gives an array or a
+            pytree of arrays.
+
+    Returns:
+        What the function gives, as NumPy arrays with the axes (*batch, times) in front.
+    """
+    if not run.weights:
+        raise InputError(
+            "`along` needs the recorded weights, but this run kept only what `observe` returned; "
+            "run it without `observe`."
+        )
+    lead = run.times.shape
+    points = tuple(
+        jnp.asarray(array).reshape(prod(lead), *array.shape[len(lead) :]) for array in run.weights
+    )
+    chunk = max(1, _NUMBERS_AT_ONCE // max(1, run.objective.network.size))
+
+    def everywhere(weights: Weights) -> Any:
+        return jax.lax.map(function, weights, batch_size=min(chunk, prod(lead)))
+
+    results = jax.jit(everywhere)(points)
+    return jax.tree.map(lambda array: np.asarray(array).reshape(*lead, *array.shape[1:]), results)
+
+
+def _matrices(weights: Weights) -> tuple[Layer, ...]:
+    layers = tuple(jnp.asarray(array) for array in weights)
+    if any(layer.ndim != 2 for layer in layers):
+        raise InputError(
+            "`weights` must be the matrices of one linear network, got shapes "
+            f"{[layer.shape for layer in layers]}; map over more with `along` or `jax.vmap`."
+        )
+    return layers

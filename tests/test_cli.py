@@ -1,0 +1,95 @@
+"""The command line, called in this process: what it writes, prints and refuses."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from thalweg import cli
+
+
+@pytest.fixture
+def thalweg(monkeypatch, capsys):
+    """Run a command; its exit code, and what it printed on both streams."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["thalweg", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+def test_run_writes_report_figure_and_data(thalweg, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    code, printed, _ = thalweg(
+        "run", "--out", folder, "--depth", 3, "--time", 4, "--learning-rate", 0.02,
+        "--learning-rate", 0.1, "--json",
+    )  # fmt: skip
+    assert code == 0
+    summary = json.loads(printed)
+    assert [row["learning rate"] for row in summary["runs"]] == ["0.02", "0.1"]
+    page = (folder / "report.html").read_text()
+    assert summary["report"] == str(folder / "report.html")
+    assert page.count("<tr>") == 3
+    assert "data:image/png;base64,iVBOR" in page
+    assert (folder / "overview.png").stat().st_size > 20_000
+    assert (folder / "overview.pdf").read_bytes().startswith(b"%PDF")
+    results = xr.open_zarr(folder / "results.zarr")
+    assert dict(results.sizes) == {"learning_rate": 2, "record": 41, "flow_time": 41}
+    np.testing.assert_allclose(results.time[1], 0.1 * np.arange(41), atol=1e-12)
+    np.testing.assert_allclose(results.flow_time, 0.1 * np.arange(41), atol=1e-12)
+    assert results.attrs["experiment_depth"] == 3
+    # Before anything else can differ, all runs sit on the same start.
+    assert float(results.distance.isel(record=0).max()) == 0
+    assert np.ptp(results.loss.isel(record=0).values) == 0
+    # The smaller step stays nearer to the flow, about in proportion.
+    gaps = results.distance.isel(record=20).values
+    assert 2 < gaps[1] / gaps[0] < 12
+
+
+def test_run_prints_a_table_and_where_the_report_is(thalweg, tmp_path):
+    code, printed, _ = thalweg(
+        "run", "--out", tmp_path, "--depth", 2, "--time", 2, "--learning-rate", 0.1
+    )
+    assert code == 0
+    assert "flow distance" in " ".join(printed.split())
+    assert f"Report: {tmp_path / 'report.html'}" in printed
+    assert "No minimiser is flatter than" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--learning-rate", "-0.1"], "`learning_rates` must be positive and finite, got -0.1"),
+        (["--learning-rate", "0"], "`learning_rates` must be positive"),
+        (["--depth", "0"], "`depth` must be a whole number >= 1, got 0"),
+        (["--time", "nan"], "`time` must be positive and finite, got nan"),
+        (["--time", "0.01"], "`time` must allow at least one step"),
+        (["--init-scale", "-1"], "`init_scale` must be positive"),
+        (["--depth", "two"], "Invalid value for '--depth'"),
+        (["--no-such-option"], "No such option: --no-such-option"),
+        (["--out", "/proc/none/here", "--depth", "2", "--time", "0.2"], "`--out` must be a folder"),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_code_2(thalweg, arguments, sentence):
+    code, printed, complaint = thalweg("run", *arguments)
+    assert code == 2
+    assert sentence in complaint
+    assert "Traceback" not in complaint + printed
+
+
+def test_an_unknown_benchmark_is_refused(thalweg):
+    code, _, complaint = thalweg("bench", "nonsense")
+    assert code == 2
+    assert "A benchmark must be one of descent, flow, got 'nonsense'" in complaint
+
+
+def test_the_version_is_printed(thalweg):
+    from thalweg import __version__
+
+    assert thalweg("--version")[:2] == (0, f"{__version__}\n")

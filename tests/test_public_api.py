@@ -1,0 +1,36 @@
+"""The public surface is pinned, and importing it stays light."""
+
+import os
+import subprocess
+import sys
+
+PUBLIC = """
+Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression SharedNetwork
+TargetMatrix adversarial curvature data descend distance dynamics flow initialisation measurement
+network objective problem
+"""
+
+
+def fresh(code: str, **environment: str) -> str:
+    """What the code prints in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, **environment},
+    ).stdout.strip()  # fmt: skip
+
+
+def test_the_public_names_are_these():
+    names = fresh("import thalweg; print(*(n for n in vars(thalweg) if not n.startswith('_')))")
+    assert sorted(names.split()) == sorted(PUBLIC.split())
+
+
+def test_importing_loads_no_drawing_no_cluster_and_no_torch():
+    heavy = "matplotlib dask torch xarray sklearn"
+    code = f"import sys, thalweg; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    assert fresh(code) == "[]"
+
+
+def test_64_bits_are_on_and_can_be_left_off():
+    code = "import thalweg, jax.numpy as jnp; print(jnp.zeros(1).dtype)"
+    assert fresh(code) == "float64"
+    assert fresh(code, JAX_ENABLE_X64="0") == "float32"
