@@ -4,6 +4,8 @@ Nothing here comes from the package: losses are written on the raw samples, netw
 for one sample, derivatives are left to JAX's autodiff (or to loops in NumPy).
 """
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +57,10 @@ def correlate(weight, images):
     return np.array(
         [
             [
-                sum(correlate2d(channel, tap, mode="valid") for channel, tap in zip(image, kernel, strict=True))
+                sum(
+                    correlate2d(channel, tap, mode="valid")
+                    for channel, tap in zip(image, kernel, strict=True)
+                )
                 for kernel in weight
             ]
             for image in images
@@ -186,7 +191,7 @@ def marion_data_b():
 def marion_weights(widths, scale, offset):
     """W_k[a, b] = scale sin(offset + a + 2 b + 3 k) with indices from 1."""
     weights = []
-    for k, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True), start=1):
+    for k, (inputs, outputs) in enumerate(pairwise(widths), start=1):
         a, b = np.meshgrid(np.arange(1, outputs + 1), np.arange(1, inputs + 1), indexing="ij")
         weights.append(jnp.asarray(scale * np.sin(offset + a + 2 * b + 3 * k)))
     return tuple(weights)

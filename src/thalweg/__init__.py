@@ -19,6 +19,9 @@ from thalweg import initialisation as initialisation
 from thalweg import measurement as measurement
 from thalweg._checks import InputError as InputError
 from thalweg._version import __version__ as __version__
+from thalweg.curvature import extreme_eigenvalues as extreme_eigenvalues
+from thalweg.curvature import sharpness as sharpness
+from thalweg.curvature import smallest_eigenvalue as smallest_eigenvalue
 from thalweg.dynamics import descend as descend
 from thalweg.dynamics import distance as distance
 from thalweg.dynamics import flow as flow

@@ -26,8 +26,9 @@ def as_floating(name: str, values: Any) -> Float[Array, "..."]:
     try:
         array = jnp.asarray(values)
     except (TypeError, ValueError) as error:
+        reason = str(error).rstrip(".")
         raise InputError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}: {error}."
+            f"`{name}` must be an array of numbers, got {type(values).__name__}: {reason}."
         ) from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         if not (jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_):
@@ -149,7 +150,7 @@ def class_labels(
 def signs(labels: Any, count: int) -> Int[Array, " samples"]:
     """The two labels as -1 and 1."""
     array = _whole_labels(labels, count)
-    either = jnp.where(array == 1, 1, -1)
+    either = jnp.where(array == 1, jnp.ones_like(array), -1)
     if is_traced(array):
         return either
     found = set(np.unique(np.asarray(array)).tolist())

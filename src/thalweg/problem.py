@@ -13,7 +13,7 @@ The scale is explicit because papers differ: arora2019 and elkabetz2021 use 1/2,
 """
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -279,14 +279,14 @@ class Classification(AbstractProblem):
     inputs: Inputs
     labels: Int[Array, " samples"]
     classes: int = eqx.field(static=True)
-    loss: Literal["cross_entropy", "logistic", "exponential"] = eqx.field(static=True)
+    loss: str = eqx.field(static=True)
 
     def __init__(
         self,
         x: Any,
         labels: Any,
         classes: int | None = None,
-        loss: Literal["cross_entropy", "logistic", "exponential"] = "cross_entropy",
+        loss: str = "cross_entropy",
     ):
         """Take samples (one row each), integer labels, and the loss."""
         if loss != "cross_entropy" and loss not in _MARGIN_LOSSES:

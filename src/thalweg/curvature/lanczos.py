@@ -4,10 +4,13 @@ Networks lie side by side along the last axis (lanes) and take the same number m
 
     beta_{j+1} v_{j+1} = H v_j - alpha_j v_j - beta_j v_{j-1},
 
-each from a random start. The extreme eigenvalues theta of the tridiagonal matrix T of the alphas and
-betas approach those of H from inside, and for each there is an eigenvalue of H within
+each from a random start. The extreme eigenvalues theta of the tridiagonal matrix T of the alphas
+and betas approach those of H from inside, and for each there is an eigenvalue of H within
 
     residual = beta_{m+1} |s_m|,    s the unit eigenvector of T that belongs to theta.
+
+A residual proves that an eigenvalue is near, not that it is the last one; so an error is several
+times the residual, and several times what the last quarter of the steps still changed.
 
 Without re-orthogonalisation the v_j lose their orthogonality once an end has converged. That makes
 copies of values that are already there, none outside of the spectrum, and leaves the residual true
@@ -22,7 +25,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from thalweg._typing import Weights
 from thalweg.objective import Objective
@@ -31,6 +34,7 @@ Lanes = Float[Array, " lanes"]
 Rows = Float[Array, "rows lanes"]
 
 _BISECTIONS = 56  # halve an interval of the spectrum's width down to rounding
+_CAUTION = 4.0  # residuals per error, see above
 _EXHAUSTED = 1e-13  # a beta below this part of the spectrum's width is rounding
 
 
@@ -44,31 +48,49 @@ class Ends(eqx.Module):
 
 
 class Tridiagonal(eqx.Module):
-    """The projections of many matrices, and the next off-diagonal entry of each."""
+    """Projections after `steps` steps, in arrays with room for more.
 
-    diagonal: Rows
-    off_diagonal: Float[Array, "rows_less_one lanes"]
-    next_off_diagonal: Lanes
+    Row j holds alpha_j and the beta that follows it; the last beta belongs to the residual.
+    """
+
+    alphas: Rows
+    betas: Rows
+    steps: Int[Array, ""]
+
+    @property
+    def next_beta(self) -> Lanes:
+        """The beta that the next step would have begun with."""
+        return self.betas[self.steps - 1]
+
+    def after(self, steps: Int[Array, ""]) -> "Tridiagonal":
+        """The projections as they were after fewer steps."""
+        return Tridiagonal(self.alphas, self.betas, steps)
 
 
-def ends_in_lanes(objective: Objective, weights: Weights, start: Weights, steps: int) -> Ends:
-    """Both ends of the spectrum at weights in lanes, after `steps` Lanczos steps from `start`."""
+def ends_in_lanes(
+    objective: Objective, weights: Weights, start: Weights, steps: Int[Array, ""], room: int
+) -> Ends:
+    """Both ends of the spectrum at weights in lanes, after `steps` Lanczos steps from `start`.
+
+    The number of steps is traced, up to `room`, so that one compilation serves all.
+    """
     _, product = jax.linearize(
         lambda point: objective.value_and_gradient_in_lanes(point)[1], weights
     )
-    return ends_of(project(product, start, steps))
+    return ends_of(project(product, start, steps, room))
 
 
-def project(product: Callable[[Weights], Weights], start: Weights, steps: int) -> Tridiagonal:
+def project(
+    product: Callable[[Weights], Weights], start: Weights, steps: Int[Array, ""], room: int
+) -> Tridiagonal:
     """Lanczos's projection of a symmetric operator on arrays with lanes last."""
     norm = jnp.sqrt(_dot(start, start))
     first = tuple(array / norm for array in start)
     nothing = tuple(jnp.zeros_like(array) for array in first)
-    lanes = norm.shape[0]
-    rows = jnp.zeros((steps, lanes), norm.dtype)
+    rows = jnp.zeros((room, norm.shape[0]), norm.dtype)
 
     def step(index: Array, carry: tuple) -> tuple:
-        before, here, beta, width, diagonal, off_diagonal = carry
+        before, here, beta, width, alphas, betas = carry
         image = product(here)
         alpha = _dot(image, here)
         image = _combine((1.0, image), (-alpha, here), (-beta, before))
@@ -79,58 +101,70 @@ def project(product: Callable[[Weights], Weights], start: Weights, steps: int) -
         scale = jnp.where(alive, 1 / jnp.where(alive, beta, 1.0), 0.0)
         # An exhausted space has no direction left: its rows repeat a value inside of the spectrum.
         dead = _dot(here, here) == 0
-        diagonal = diagonal.at[index].set(jnp.where(dead, diagonal[0], alpha))
+        alphas = alphas.at[index].set(jnp.where(dead, alphas[0], alpha))
         after = tuple(scale * array for array in image)
-        return here, after, beta, width, diagonal, off_diagonal.at[index].set(beta)
+        return here, after, beta, width, alphas, betas.at[index].set(beta)
 
     zero = jnp.zeros_like(norm)
     carry = (nothing, first, zero, zero, rows, rows)
-    _, _, beta, _, diagonal, off_diagonal = jax.lax.fori_loop(0, steps, step, carry)
-    return Tridiagonal(diagonal, off_diagonal[:-1], beta)
+    *_, alphas, betas = jax.lax.fori_loop(0, steps, step, carry)
+    return Tridiagonal(alphas, betas, steps)
 
 
 def ends_of(matrix: Tridiagonal) -> Ends:
-    """The extreme eigenvalues of the projections, and the errors that their residuals prove."""
+    """The extreme eigenvalues of the projections, and errors from residuals and last changes."""
     low, high = _gershgorin(matrix)
     width = jnp.maximum(jnp.abs(low), jnp.abs(high))
-    smallest = _bisect(matrix, low, high, 1)
-    largest = _bisect(matrix, low, high, matrix.diagonal.shape[0])
+    earlier = matrix.after(jnp.maximum(1, 3 * matrix.steps // 4))
     # Bisection, the products and the recurrence each round a few times per step.
-    rounding = 8 * matrix.diagonal.shape[0] * jnp.finfo(width.dtype).eps * width
-    errors = [
-        matrix.next_off_diagonal * _last_component(matrix, value, width, outside) + rounding
-        for value, outside in ((smallest, -1.0), (largest, 1.0))
-    ]
-    return Ends(smallest, errors[0], largest, errors[1])
+    rounding = 8 * matrix.steps * jnp.finfo(width.dtype).eps * width
+    found = []
+    for outside in (-1.0, 1.0):
+        value, residual = _end(matrix, low, high, width, outside)
+        before, residual_before = _end(earlier, low, high, width, outside)
+        change = jnp.abs(value - before)
+        # Copies of a converged value blur its residual; the earlier one then knows better.
+        residual = jnp.minimum(residual, residual_before + change)
+        found += [value, _CAUTION * jnp.maximum(residual, change) + rounding]
+    return Ends(*found)
+
+
+def _end(
+    matrix: Tridiagonal, low: Lanes, high: Lanes, width: Lanes, outside: float
+) -> tuple[Lanes, Lanes]:
+    """The smallest (outside = -1) or largest (1) eigenvalue, and its residual."""
+    value = _bisect(matrix, low, high, 1 if outside < 0 else matrix.steps)
+    return value, matrix.next_beta * _last_component(matrix, value, width, outside)
 
 
 def _gershgorin(matrix: Tridiagonal) -> tuple[Lanes, Lanes]:
-    pad = jnp.zeros_like(matrix.diagonal[:1])
-    radius = jnp.concatenate([pad, matrix.off_diagonal]) + jnp.concatenate(
-        [matrix.off_diagonal, pad]
-    )
+    rows = jnp.arange(matrix.alphas.shape[0])[:, None]
+    used, last = rows < matrix.steps, rows == matrix.steps - 1
+    after = jnp.where(last, 0.0, matrix.betas)
+    before = jnp.concatenate([jnp.zeros_like(after[:1]), matrix.betas[:-1]])
+    radius = before + after
     return (
-        jnp.min(matrix.diagonal - radius, axis=0),
-        jnp.max(matrix.diagonal + radius, axis=0),
+        jnp.min(jnp.where(used, matrix.alphas - radius, jnp.inf), axis=0),
+        jnp.max(jnp.where(used, matrix.alphas + radius, -jnp.inf), axis=0),
     )
 
 
 def _count_below(matrix: Tridiagonal, value: Lanes) -> Lanes:
     """How many eigenvalues lie below the value: the negative pivots of T - value (Sylvester)."""
-    squares = jnp.concatenate([jnp.zeros_like(matrix.diagonal[:1]), matrix.off_diagonal**2])
     tiny = jnp.finfo(value.dtype).tiny
 
     def pivot(index: Array, carry: tuple[Lanes, Lanes]) -> tuple[Lanes, Lanes]:
         last, count = carry
         last = jnp.where(jnp.abs(last) < tiny, -tiny, last)
-        this = matrix.diagonal[index] - value - squares[index] / last
+        this = matrix.alphas[index] - value - matrix.betas[index - 1] ** 2 / last
         return this, count + (this < 0)
 
-    start = (jnp.ones_like(value), jnp.zeros_like(value))
-    return jax.lax.fori_loop(0, matrix.diagonal.shape[0], pivot, start)[1]
+    first = matrix.alphas[0] - value
+    start = (first, jnp.where(first < 0, 1.0, 0.0).astype(value.dtype))
+    return jax.lax.fori_loop(1, matrix.steps, pivot, start)[1]
 
 
-def _bisect(matrix: Tridiagonal, low: Lanes, high: Lanes, number: int) -> Lanes:
+def _bisect(matrix: Tridiagonal, low: Lanes, high: Lanes, number: int | Array) -> Lanes:
     """The eigenvalue of the given number, counted from 1 in ascending order."""
 
     def halve(_: Array, bounds: tuple[Lanes, Lanes]) -> tuple[Lanes, Lanes]:
@@ -149,40 +183,40 @@ def _last_component(matrix: Tridiagonal, value: Lanes, width: Lanes, outside: fl
     The shift lies just outside of the spectrum, so that T - shift is definite and elimination is
     stable without pivoting; two iterations are exact to rounding.
     """
-    size = matrix.diagonal.shape[0]
-    shift = value + outside * 16 * size * jnp.finfo(width.dtype).eps * width
-    vector = jnp.ones_like(matrix.diagonal)
+    shift = value + outside * 16 * matrix.steps * jnp.finfo(width.dtype).eps * width
+    rows = jnp.arange(matrix.alphas.shape[0])[:, None]
+    vector = jnp.where(rows < matrix.steps, jnp.ones_like(matrix.alphas), 0.0)
     for _ in range(2):
         vector = _solve(matrix, shift, vector)
         vector = vector / jnp.max(jnp.abs(vector), axis=0)
-    return jnp.abs(vector[-1]) / jnp.sqrt(jnp.sum(vector**2, axis=0))
+    return jnp.abs(vector[matrix.steps - 1]) / jnp.sqrt(jnp.sum(vector**2, axis=0))
 
 
 def _solve(matrix: Tridiagonal, shift: Lanes, right: Rows) -> Rows:
-    """(T - shift)^-1 right by elimination."""
-    size = right.shape[0]
-    off = jnp.concatenate([matrix.off_diagonal, jnp.zeros_like(right[:1])])
+    """(T - shift)^-1 right by elimination; rows beyond the steps stay as they are."""
     tiny = jnp.finfo(right.dtype).tiny
+
+    def away_from_zero(pivot: Lanes) -> Lanes:
+        return jnp.where(jnp.abs(pivot) < tiny, tiny, pivot)
 
     def forward(index: Array, carry: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
         pivots, values = carry
-        factor = off[index - 1] / pivots[index - 1]
-        pivot = matrix.diagonal[index] - shift - factor * off[index - 1]
-        pivot = jnp.where(jnp.abs(pivot) < tiny, tiny, pivot)
-        value = right[index] - factor * values[index - 1]
+        beta = matrix.betas[index - 1]
+        factor = beta / pivots[index - 1]
+        pivot = away_from_zero(matrix.alphas[index] - shift - factor * beta)
+        value = values[index] - factor * values[index - 1]
         return pivots.at[index].set(pivot), values.at[index].set(value)
 
-    first = matrix.diagonal[0] - shift
-    first = jnp.where(jnp.abs(first) < tiny, tiny, first)
-    pivots, values = jax.lax.fori_loop(1, size, forward, (right.at[0].set(first), right))
+    first = right.at[0].set(away_from_zero(matrix.alphas[0] - shift))
+    pivots, values = jax.lax.fori_loop(1, matrix.steps, forward, (first, right))
+    last = matrix.steps - 1
 
     def backward(count: Array, solution: Rows) -> Rows:
-        index = size - 2 - count
-        value = (values[index] - off[index] * solution[index + 1]) / pivots[index]
+        index = last - 1 - count
+        value = (values[index] - matrix.betas[index] * solution[index + 1]) / pivots[index]
         return solution.at[index].set(value)
 
-    last = values.at[-1].set(values[-1] / pivots[-1])
-    return jax.lax.fori_loop(0, size - 1, backward, last)
+    return jax.lax.fori_loop(0, last, backward, values.at[last].divide(pivots[last]))
 
 
 def _dot(left: Weights, right: Weights) -> Lanes:

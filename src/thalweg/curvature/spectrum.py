@@ -1,10 +1,119 @@
-"""The eigenvalues of the Hessian, all of them, for networks small enough to hold it."""
+"""The ends of the Hessian's spectrum at a point, each with an error.
 
+The largest eigenvalue is the sharpness, which decides where descent is stable; the smallest says
+how far from convex the way is, which decides how fast descent leaves the flow. Both are algebraic:
+a method that finds the largest modulus finds one of the two, and does not say which.
+
+Small networks are solved densely; for larger ones only products with vectors are taken.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from thalweg._checks import InputError, require_count, require_positive
 from thalweg._typing import Weights
+from thalweg.curvature.davidson import Pairs, extreme_pairs
 from thalweg.objective import Objective
+
+Method = Literal["auto", "dense", "davidson"]
+
+DENSE_SIZE = 700
+"""Up to so many weights "auto" is dense: all eigenvalues then cost less than a second."""
+
+
+class Eigenvalue(NamedTuple):
+    """An eigenvalue of a Hessian.
+
+    Attributes:
+        value: what was found.
+        error: the eigenvalue lies within this of `value`.
+        vector: a unit eigenvector, in the shape of the weights.
+        method: how it was found, "dense" or "davidson".
+        matvecs: how many products of the Hessian with a vector that took; 0 if dense.
+        converged: whether `error` is what was asked for.
+    """
+
+    value: float
+    error: float
+    vector: Weights
+    method: str
+    matvecs: int
+    converged: bool
+
+
+class Extremes(NamedTuple):
+    """Eigenvalues at both ends of the spectrum, outermost first."""
+
+    smallest: tuple[Eigenvalue, ...]
+    largest: tuple[Eigenvalue, ...]
+
+
+def sharpness(
+    objective: Objective,
+    weights: Weights,
+    *,
+    tolerance: float = 1e-8,
+    method: Method = "auto",
+    start: Extremes | None = None,
+) -> Eigenvalue:
+    """The largest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
+    found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
+    return found.largest[0]
+
+
+def smallest_eigenvalue(
+    objective: Objective,
+    weights: Weights,
+    *,
+    tolerance: float = 1e-8,
+    method: Method = "auto",
+    start: Extremes | None = None,
+) -> Eigenvalue:
+    """The smallest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
+    found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
+    return found.smallest[0]
+
+
+def extreme_eigenvalues(
+    objective: Objective,
+    weights: Weights,
+    k: int = 1,
+    *,
+    tolerance: float = 1e-8,
+    method: Method = "auto",
+    start: Extremes | None = None,
+    max_matvecs: int = 5000,
+) -> Extremes:
+    """The k smallest and the k largest eigenvalues of the Hessian; both ends cost one search.
+
+    Args:
+        objective: what is differentiated twice.
+        weights: where.
+        k: how many at each end.
+        tolerance: the error that is asked for, as a part of the spectral norm.
+        method: "dense", "davidson" (only products with vectors), or "auto" by size.
+        start: what was found at a nearby point, to begin from.
+        max_matvecs: after so many products it returns what it has, with `converged` false.
+    """
+    objective.network.check(weights)
+    k = require_count("k", k)
+    require_positive("tolerance", tolerance)
+    size = objective.network.size
+    if k > size:
+        raise InputError(f"`k` must be at most the number of weights, {size}, got {k}.")
+    if method not in ("auto", "dense", "davidson"):
+        raise InputError(f"`method` must be auto, dense or davidson, got {method!r}.")
+    point = tuple(jnp.asarray(array) for array in weights)
+    if method == "dense" or (method == "auto" and size <= DENSE_SIZE):
+        return _dense(objective, point, k)
+    return _by_products(objective, point, k, tolerance, start, max_matvecs)
 
 
 def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " size"]:
@@ -13,3 +122,72 @@ def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " siz
     Each is off by at most a few units of rounding of the largest modulus (Weyl).
     """
     return jnp.linalg.eigvalsh(objective.hessian(weights))
+
+
+@eqx.filter_jit
+def _hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"]:
+    return objective.hessian(weights)
+
+
+def _dense(objective: Objective, weights: Weights, k: int) -> Extremes:
+    _, unravel = ravel_pytree(weights)
+    matrix = np.asarray(_hessian(objective, weights))
+    values, vectors = np.linalg.eigh(matrix)
+    # Assembling, decomposing and the reader's own check each err by some units of rounding.
+    error = 4 * matrix.shape[0] * float(np.finfo(matrix.dtype).eps) * float(np.abs(values).max())
+
+    def pair(place: int) -> Eigenvalue:
+        residual = matrix @ vectors[:, place] - values[place] * vectors[:, place]
+        proven = error + float(np.linalg.norm(residual))
+        vector = unravel(jnp.asarray(vectors[:, place]))
+        return Eigenvalue(float(values[place]), proven, vector, "dense", 0, True)
+
+    last = values.size - 1
+    return Extremes(
+        tuple(pair(place) for place in range(k)), tuple(pair(last - place) for place in range(k))
+    )
+
+
+@eqx.filter_jit
+def _product(objective: Objective, weights: Weights, direction: Float[Array, " size"]) -> Array:
+    _, unravel = ravel_pytree(weights)
+    return ravel_pytree(objective.hvp(weights, unravel(direction)))[0]
+
+
+def _by_products(
+    objective: Objective,
+    weights: Weights,
+    k: int,
+    tolerance: float,
+    start: Extremes | None,
+    max_matvecs: int,
+) -> Extremes:
+    _, unravel = ravel_pytree(weights)
+    rows = None
+    if start is not None:
+        known = (*start.smallest, *start.largest)
+        rows = np.stack([np.asarray(ravel_pytree(pair.vector)[0]) for pair in known])
+    pairs = extreme_pairs(
+        lambda vector: np.asarray(_product(objective, weights, jnp.asarray(vector))),
+        objective.network.size,
+        count=k,
+        tolerance=tolerance,
+        start=rows,
+        max_products=max_matvecs,
+    )
+    return _extremes(pairs, unravel)
+
+
+def _extremes(pairs: Pairs, unravel: Callable[[Array], Weights]) -> Extremes:
+    make = partial(Eigenvalue, method="davidson", matvecs=pairs.products, converged=pairs.converged)
+
+    def end(values: np.ndarray, errors: np.ndarray, vectors: np.ndarray) -> tuple[Eigenvalue, ...]:
+        return tuple(
+            make(float(value), float(error), vector=unravel(jnp.asarray(vector)))
+            for value, error, vector in zip(values, errors, vectors, strict=True)
+        )
+
+    return Extremes(
+        end(pairs.smallest, pairs.smallest_errors, pairs.smallest_vectors),
+        end(pairs.largest, pairs.largest_errors, pairs.largest_vectors),
+    )

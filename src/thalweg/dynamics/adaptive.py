@@ -209,7 +209,9 @@ def integrate(
     )
 
 
-def error_size(error: Vector, point: Vector, new: Vector, rtol: Scalar, atol: Scalar) -> Scalar:
+def error_size(
+    error: Float[Array, "*stages size"], point: Vector, new: Vector, rtol: Scalar, atol: Scalar
+) -> Scalar:
     """The error in units of the tolerance, root mean square over the weights."""
     unit = atol + rtol * jnp.maximum(jnp.abs(point), jnp.abs(new))
     return jnp.sqrt(jnp.mean((error / unit) ** 2))

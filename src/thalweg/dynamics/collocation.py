@@ -27,6 +27,7 @@ accurate to O(h^6), as the estimate is; at the end of a step the order is 9.
     differential-algebraic problems", Springer, 1996.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import equinox as eqx
@@ -72,6 +73,7 @@ class Tableau(NamedTuple):
     to_powers: np.ndarray  # v(s h) - u = sum_k (to_powers z)_k s^k, k = 1, ..., stages
 
 
+@cache
 def radau_tableau(stages: int) -> Tableau:
     """Radau IIA with an odd number of stages, of order 2 stages - 1."""
     nodes = np.append((roots_jacobi(stages - 1, 1.0, 0.0)[0] + 1) / 2, 1.0)
@@ -127,7 +129,11 @@ class Collocation(AbstractMethod):
     rtol: Scalar
     atol: Scalar
     order: int = eqx.field(static=True, default=STAGES)
-    tableau: Tableau = eqx.field(static=True, default=radau_tableau(STAGES))
+
+    @property
+    def tableau(self) -> Tableau:
+        """The numbers of the method: as many stages as the order of its error estimate."""
+        return radau_tableau(self.order)
 
     @override
     def linearise(self, point: Vector) -> tuple[Known, Work]:

@@ -20,7 +20,7 @@ from thalweg.dynamics.steady import way_from_products
 Vector = Float[Array, " size"]
 
 _EVALUATIONS_PER_STEP = 13  # of 14 stages; the last one of an accepted step is the next one's first
-_EVALUATIONS_AT_START = 2  # to choose the first step
+_EVALUATIONS_AT_START = 1
 
 
 def integrate_explicitly(

@@ -145,10 +145,12 @@ def flow(
         steady = _positive("steady", steady)
     starts, moments = _batched(objective, weights, _output_times(time, times))
     limit = require_count("max_steps", max_steps)
+    numbers = (jnp.asarray(tolerances[0]), jnp.asarray(tolerances[1]))
+    length = None if steady is None else jnp.asarray(steady)
 
     def one(index: tuple[int, ...]) -> Integrated:
         start = tuple(jnp.asarray(array[index]) for array in starts)
-        task = Task(objective, start, jnp.asarray(moments[index]), *tolerances, steady)
+        task = Task(objective, start, jnp.asarray(moments[index]), *numbers, length)
         return solve(task, method, limit, estimate_error)
 
     batch = moments.shape[:-1]
@@ -195,7 +197,7 @@ def _map_in_threads(function: Callable[[_Item], _Result], items: list[_Item]) ->
 
 
 def _batched(
-    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+    objective: Objective, weights: Weights, times: Float[np.ndarray, "*given times"]
 ) -> tuple[Recorded, Float[np.ndarray, "*batch times"]]:
     """The starts and times, each with the batch axes of both."""
     arrays = tuple(as_floating(f"weights[{j}]", array) for j, array in enumerate(weights))

@@ -49,9 +49,9 @@ class Task(eqx.Module):
     objective: Objective
     start: Weights
     times: Float[Array, " times"]
-    rtol: float
-    atol: float
-    steady: float | None
+    rtol: Scalar
+    atol: Scalar
+    steady: Scalar | None
 
 
 class Integrated(eqx.Module):
@@ -79,7 +79,7 @@ def solve(task: Task, method: Method, max_steps: int, estimate_error: bool) -> I
     spent, products = 0, 0
     if method == "auto":
         small = task.objective.network.size <= _IMPLICIT_SIZE
-        stiff = _IMPLICIT_REACH if small else _CHEBYSHEV_REACH * task.rtol ** (-1 / 3)
+        stiff = _IMPLICIT_REACH if small else _CHEBYSHEV_REACH * float(task.rtol) ** (-1 / 3)
         reach, products = _reach(task)
         if reach <= stiff:
             try:
@@ -129,7 +129,7 @@ def _solve(task: Task, method: str, max_steps: int, estimate_error: bool) -> Int
 
 
 def _error(
-    run: _Run, companion: _Run, times: Float[np.ndarray, " times"], steady: float | None
+    run: _Run, companion: _Run, times: Float[np.ndarray, " times"], steady: Scalar | None
 ) -> Float[np.ndarray, " times"]:
     """The distance to the companion, not below what rounding makes of so many steps.
 
@@ -141,7 +141,7 @@ def _error(
     error = np.maximum(error, rounding * np.linalg.norm(points, axis=1))
     if steady is None:
         return error
-    return error + steady * (times > float(run.solution.steady_at))
+    return error + float(steady) * (times > float(run.solution.steady_at))
 
 
 def _arrived(task: Task, method: str, max_steps: int) -> _Run:
@@ -154,8 +154,8 @@ def _arrived(task: Task, method: str, max_steps: int) -> _Run:
     reached, end = float(run.solution.reached), float(task.times[-1])
     message = (
         f"The flow was followed to time {reached:.6g} of {end:.6g} only, by {method} steps with "
-        f"rtol={task.rtol:g}; raise `max_steps` ({max_steps}) or the tolerances, choose another "
-        "`method`, or stop earlier if the weights run off to infinity."
+        f"rtol={float(task.rtol):g}; raise `max_steps` ({max_steps}) or the tolerances, choose "
+        "another `method`, or stop earlier if the weights run off to infinity."
     )
     raise _Unfinished(message, int(run.solution.work.gradients))
 
@@ -164,17 +164,16 @@ def _arrived(task: Task, method: str, max_steps: int) -> _Run:
 def _integrate(task: Task, method: str, max_steps: Any) -> _Run:
     start, unravel = ravel_pytree(task.start)
     objective = FlatObjective(task.objective, unravel)
-    rtol, atol = (jnp.asarray(value, start.dtype) for value in (task.rtol, task.atol))
-    steady = None if task.steady is None else jnp.asarray(task.steady, start.dtype)
+    settings = (task.times, task.rtol, task.atol, task.steady, max_steps)
     if method == "explicit":
-        solution = integrate_explicitly(objective, start, task.times, rtol, atol, steady, max_steps)
+        solution = integrate_explicitly(objective, start, *settings)
     else:
         stepper = (
-            Collocation(objective=objective, rtol=rtol, atol=atol)
+            Collocation(objective=objective, rtol=task.rtol, atol=task.atol)
             if method == "implicit"
-            else Chebyshev(objective=objective, rtol=rtol)
+            else Chebyshev(objective=objective, rtol=task.rtol)
         )
-        solution = integrate(stepper, start, task.times, rtol, atol, steady, max_steps)
+        solution = integrate(stepper, start, *settings)
     weights = jax.vmap(unravel)(solution.points)
     return _Run(solution, weights, jax.lax.map(task.objective, weights))
 

@@ -1,0 +1,183 @@
+"""Bounds on the derivatives of a linear network's loss, on a ball around a point.
+
+On the ball of radius r each layer is W_j + E_j with |E_j| <= r. Write N_ij for the spectral norm of
+W_j ... W_{i+1} at the centre (for j = N with the readout in front; one if i = j). Sorted by the
+first disturbed layer from above, a product on the ball has the norm T_ij at most,
+
+    T_ij = N_ij + r sum over i < k <= j of N_kj T_i,k-1,
+
+which is never more than the product of |W_k| + r and, in deep networks, far less. The product F of
+all layers then has derivatives of norms |DF| <= d1, |D^2 F| <= d2 and |D^3 F| <= d3,
+
+    d1 = |(T_kN T_0,k-1)_k|,
+    d2 = lambda_max of the symmetric matrix of T_lN T_k,l-1 T_0,k-1,    k < l,
+    d3 = min{(N - 1)(N - 2) / sqrt(N) max, norm of the unfolding} of the symmetric tensor of
+         T_mN T_l,m-1 T_k,l-1 T_0,k-1,    k < l < m,
+
+which are zero where two indices agree. The first form of d3 is Maclaurin's inequality. A convex
+loss phi with |phi''| <= h and |phi'''| <= t on what the ball is mapped to, and the gradient G at
+the centre, gives f = phi(F) the bounds
+
+    |grad f| <= g d1,    |H| <= h d1^2 + g d2,    |D^3 f| <= t d1^3 + 3 h d1 d2 + g d3,
+
+where g = |G| + h r d1. In the last two |G| may be the spectral norm, because the other factor of
+<G, D^2 F[u, u]> is bounded in the nuclear norm, too. The square loss has t = 0 and
+h = 2 scale lambda_max(Sigma).
+
+Cross-entropy: the second derivative is the covariance of the classes under the softmax p. By
+Gershgorin's theorem its norm is at most max_c 2 p_c (1 - p_c) <= 1/2; the third derivative along v
+is a third central moment of a variable of range <= sqrt(2) |v|, hence at most sqrt(2) times that,
+and at most sqrt(2)^3 / (6 sqrt(3)), the extreme being a variable of two values. Log-odds move by at
+most sqrt(2) times what the outputs do. The logistic loss is alike with the range 1; the derivatives
+of the exponential loss grow by e^change.
+"""
+
+from math import sqrt
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, ScalarLike
+
+from thalweg._checks import InputError, is_traced
+from thalweg._typing import Matrix, Scalar, Weights
+from thalweg.curvature.products import largest_eigenvalue, linear_network, spectral_norm
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import AbstractProblem, Classification, Regression, TargetMatrix
+
+_SKEWNESS = 1 / (6 * sqrt(3))  # the largest third central moment of a variable of range 1
+
+
+class BallBounds(eqx.Module):
+    """What the norms of the derivatives stay below on a ball.
+
+    `gradient` bounds the gradient, `hessian` the spectral norm of the Hessian, `hessian_lipschitz`
+    how fast the Hessian changes in spectral norm per unit of distance.
+    """
+
+    gradient: Scalar
+    hessian: Scalar
+    hessian_lipschitz: Scalar
+
+
+class LossBounds(eqx.Module):
+    """What the second and third derivatives of a loss of the end-to-end matrix stay below."""
+
+    second: Scalar
+    third: Scalar
+
+
+def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> BallBounds:
+    """Bounds on the ball of this radius around the weights, for a linear network on any problem."""
+    network = linear_network(objective, "`ball_bounds`")
+    network.check(weights)
+    layers = tuple(jnp.asarray(array) for array in weights)
+    radius = jnp.asarray(radius, layers[0].dtype)
+    if not is_traced(radius) and not radius >= 0:
+        raise InputError(f"`radius` must be a number >= 0, got {radius}.")
+    first, second, third = _product_bounds(_interval_bounds(network, layers, radius))
+    product = network.end_to_end(layers)
+    loss = loss_bounds(objective.problem, product, radius * first)
+    slope = objective.problem.gradient(product)
+    drift = loss.second * radius * first
+    steepest = spectral_norm(slope) + drift
+    size = jnp.sqrt(sum(jnp.sum(layer**2) for layer in layers))
+    decay = objective.weight_decay
+    hessian = loss.second * first**2 + steepest * second + decay
+    far = (jnp.linalg.norm(slope) + drift) * first + decay * (size + radius)
+    here = jnp.sqrt(sum(jnp.sum(each**2) for each in objective.gradient(layers)))
+    return BallBounds(
+        gradient=jnp.minimum(far, here + radius * hessian),
+        hessian=hessian,
+        hessian_lipschitz=(
+            loss.third * first**3 + 3 * loss.second * first * second + steepest * third
+        ),
+    )
+
+
+def loss_bounds(problem: AbstractProblem, matrix: Matrix, reach: ScalarLike) -> LossBounds:
+    """Bounds on the loss's derivatives at all matrices within `reach` (Frobenius) of this one."""
+    if isinstance(problem, Regression | TargetMatrix):
+        return LossBounds(2 * problem.scale * problem.spectrum[-1], jnp.zeros(()))
+    if not isinstance(problem, Classification):
+        raise InputError(
+            "The derivatives of the loss are bounded for Regression, TargetMatrix and "
+            f"Classification, got {type(problem).__name__}."
+        )
+    sizes = jnp.linalg.norm(problem.inputs, axis=1)
+    outputs = problem.inputs @ matrix.T
+    second, third = _sample_bounds(problem, outputs, sizes * reach)
+    cubes = jnp.mean(third * sizes**3)
+    return LossBounds(
+        second=_weighted_moment(problem, second),
+        third=jnp.minimum(cubes, jnp.max(sizes) * _weighted_moment(problem, third)),
+    )
+
+
+def _weighted_moment(problem: Classification, factors: Float[Array, " samples"]) -> Scalar:
+    """The largest eigenvalue of mean_i factor_i x_i x_i^T."""
+    inputs = problem.inputs
+    return largest_eigenvalue(inputs.T @ (factors[:, None] * inputs) / inputs.shape[0])
+
+
+def _sample_bounds(
+    problem: Classification,
+    outputs: Float[Array, "samples outputs"],
+    changes: Float[Array, " samples"],
+) -> tuple[Float[Array, " samples"], Float[Array, " samples"]]:
+    """Bounds on the second and third derivative of each sample's loss, if its outputs change so."""
+    if problem.loss == "cross_entropy":
+        own = jnp.eye(outputs.shape[1], dtype=bool)
+        others = jnp.where(own, -jnp.inf, outputs[:, None, :])
+        odds = jnp.abs(outputs - jax.nn.logsumexp(others, axis=2))
+        least = jnp.maximum(odds - sqrt(2) * changes[:, None], 0)
+        second = jnp.max(2 * _logistic_variance(least), axis=1)
+        return second, sqrt(2) * jnp.minimum(second, 2 * _SKEWNESS)
+    margins = problem.labels * outputs[:, 0]
+    if problem.loss == "logistic":
+        second = _logistic_variance(jnp.maximum(jnp.abs(margins) - changes, 0))
+        return second, jnp.minimum(second, _SKEWNESS)
+    second = jnp.exp(changes - margins)
+    return second, second
+
+
+def _logistic_variance(odds: Float[Array, "..."]) -> Float[Array, "..."]:
+    return jax.nn.sigmoid(odds) * jax.nn.sigmoid(-odds)
+
+
+def _interval_bounds(
+    network: LinearNetwork, layers: tuple[Float[Array, "_ _"], ...], radius: Scalar
+) -> Float[Array, "ends ends"]:
+    """T_ij above, zero for i > j."""
+    depth = network.depth
+    norms = jnp.zeros((depth + 1, depth + 1), layers[0].dtype)
+    for j in range(depth + 1):
+        product = None
+        if j == depth and network.readout is not None:
+            product = network.readout.T
+        for i in range(j, -1, -1):
+            if i < j:
+                product = layers[i] if product is None else product @ layers[i]
+            norms = norms.at[i, j].set(1.0 if product is None else spectral_norm(product))
+    reached = jnp.zeros_like(norms)
+    for j in range(depth + 1):
+        disturbed = radius * reached[:, :j] @ norms[1 : j + 1, j]
+        reached = reached.at[:, j].set(norms[:, j] + disturbed)
+    return reached
+
+
+def _product_bounds(reached: Float[Array, "ends ends"]) -> tuple[Scalar, Scalar, Scalar]:
+    """d1, d2 and d3 above."""
+    depth = reached.shape[0] - 1
+    above, below, between = reached[1:, depth], reached[0, :depth], reached[1:, :depth]
+    pairs = below[:, None] * between * above
+    largest = jnp.zeros(())
+    if depth > 2:
+        triples = jnp.einsum("k,kl,lm,m->klm", below, between, between, above)
+        orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+        symmetric = sum((jnp.transpose(triples, order) for order in orders), 0.0)
+        unfolded = spectral_norm(jnp.reshape(symmetric, (depth, -1)))
+        maclaurin = (depth - 1) * (depth - 2) / sqrt(depth) * jnp.max(triples)
+        largest = jnp.minimum(maclaurin, unfolded)
+    return jnp.linalg.norm(above * below), largest_eigenvalue(pairs + pairs.T), largest

@@ -1,0 +1,220 @@
+"""How sharp the minimisers of a deep linear regression are [marion2024].
+
+For one output, depth L, readout norm r, least-squares solution w, input moment Sigma with extreme
+eigenvalues mu <= M, and A = w^T Sigma w, the sharpness S of any weights whose product is w,
+
+    S = 2 scale lambda_max(Sigma^{1/2} K Sigma^{1/2}),    K = sum_k |q_k|^2 P_k P_k^T,
+
+where w = P_k W_k^T q_k splits the product at layer k, is at least (paper: scale = 1)
+
+    2 scale L r^{2/L} mu |w|^{2 - 2/L}                       thm. 2 (b), corrected: `paper`
+    2 scale L r^{2/L} A |w|^{-2/L}                           `moment`
+    2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L}            `stronger`, also for singular Sigma
+    2 scale r^{1/L} mu |w|^{2 - 1/L} sum_k 1 / |W_k|_F       thm. 2 (a), corrected
+    2 scale A sum_k 1 / |W_k|_F^2                            `inverse_squares`
+
+The paper prints thm. 2 without r; for r < 1 that is false. The least sharpness of all is
+
+    2 scale min over a > 0 of lambda_max(a Sigma + (L - 1) (r^2 / a)^{1/(L-1)} Sigma^{1/2} w w^T
+    Sigma^{1/2}).
+
+No minimiser has less: put a = |q_1|^2, so that the first term of K is a I. For k >= 2 let
+c_k = |q_{k-1}| / |q_k|; from w = P_k q_{k-1} follows w w^T <= |q_{k-1}|^2 P_k P_k^T, so the k-th
+term of K is at least w w^T / c_k^2, and the product of the c_k is |q_1| / r, so that the inequality
+of means bounds sum_k 1 / c_k^2 from below as above. Chains of aligned matrices of rank one attain
+it, with |W_1| = |w| / sqrt(a) and all others of one norm. In log(a) the minimised function is
+convex. Nothing of this needs an invertible Sigma, nor that w is the solution of least norm.
+
+Weight decay has no place here, for it moves the minimisers.
+
+[marion2024] P. Marion, L. Chizat, "Deep linear networks for regression are implicitly regularized
+    towards flat minima", arXiv:2405.13456.
+"""
+
+from math import log
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from scipy.optimize import minimize_scalar
+
+from thalweg._checks import InputError, is_traced
+from thalweg._typing import Scalar, Weights
+from thalweg.curvature.products import (
+    largest_eigenvalue,
+    partial_products,
+    readout_norm,
+    spectral_norm,
+)
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import Regression, TargetMatrix
+
+
+class SharpnessBounds(NamedTuple):
+    """Lower bounds on the sharpness of every minimiser, each stronger than the one before."""
+
+    paper: Scalar
+    moment: Scalar
+    stronger: Scalar
+
+
+class LayerwiseBounds(NamedTuple):
+    """Lower bounds on the sharpness of one minimiser, from the norms of its layers.
+
+    `moment` is the paper's with A for mu |w|^2; `inverse_squares` may be more or less than that.
+    """
+
+    paper: Scalar
+    moment: Scalar
+    inverse_squares: Scalar
+
+
+class SmallStartBounds(NamedTuple):
+    """Upper bounds on the sharpness that a flow from a small start ends with."""
+
+    paper: Scalar
+    stronger: Scalar
+
+
+class LeastSharpness(NamedTuple):
+    """The sharpness of the flattest minimiser, and the norm of its first layer."""
+
+    sharpness: Scalar
+    first_norm: Scalar
+
+
+def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
+    """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two stronger)."""
+    network, problem = _scalar_regression(objective)
+    depth, solution = network.depth, problem.minimiser[0]
+    size, slope = jnp.linalg.norm(solution), problem.input_moment @ solution
+    moment = solution @ slope
+    common = 2 * problem.scale * depth * readout_norm(network) ** (2 / depth)
+    return SharpnessBounds(
+        paper=common * problem.spectrum[0] * size ** (2 - 2 / depth),
+        moment=common * _times_power(moment, size, -2 / depth),
+        stronger=common
+        * _times_power(jnp.linalg.norm(slope) ** (2 / depth), moment, 1 - 2 / depth),
+    )
+
+
+def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> LayerwiseBounds:
+    """Lower bounds on the sharpness of this minimiser (marion2024:thm2 a, and two others)."""
+    network, problem = _scalar_regression(objective)
+    network.check(weights)
+    depth, solution = network.depth, problem.minimiser[0]
+    size, moment = jnp.linalg.norm(solution), solution @ problem.input_moment @ solution
+    inverses = 1 / jnp.stack([jnp.linalg.norm(jnp.asarray(layer)) for layer in weights])
+    common = 2 * problem.scale * readout_norm(network) ** (1 / depth) * jnp.sum(inverses)
+    return LayerwiseBounds(
+        paper=common * problem.spectrum[0] * size ** (2 - 1 / depth),
+        moment=common * _times_power(moment, size, -1 / depth),
+        inverse_squares=2 * problem.scale * moment * jnp.sum(inverses**2),
+    )
+
+
+def posterior_sharpness_bound(objective: Objective, weights: Weights) -> Scalar:
+    """An upper bound on the sharpness of this minimiser: 2 scale M sum_k |P_k|^2 |q_k|^2.
+
+    The a-posteriori form of marion2024:cor4, for any minimiser.
+    """
+    network, problem = _scalar_regression(objective)
+    after, before = partial_products(network, weights)
+    pairs = zip(after, before, strict=True)
+    factors = [spectral_norm(low) ** 2 * jnp.sum(high**2) for high, low in pairs]
+    return 2 * problem.scale * problem.spectrum[-1] * jnp.sum(jnp.stack(factors))
+
+
+def small_start_sharpness_bounds(objective: Objective) -> SmallStartBounds:
+    """Upper bounds on the sharpness of the limit of a flow from a small start (marion2024:cor3).
+
+    The paper's 8 scale L M |w|^{2 - 2/L} and its proof's 2 scale L M (2 |w|)^{2 - 2/L}, each with
+    r^{2/L}. They hold under the paper's assumptions on the start, which are not looked at here.
+    """
+    network, problem = _scalar_regression(objective)
+    if network.widths[-1] != 1:
+        raise InputError(
+            "The bound for small starts needs a last layer of width 1, got "
+            f"{network.widths[-1]}; with a wider one the layers need not align."
+        )
+    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
+    common = 2 * problem.scale * depth * readout_norm(network) ** (2 / depth) * problem.spectrum[-1]
+    power = 2 - 2 / depth
+    return SmallStartBounds(common * 4 * size**power, common * (2 * size) ** power)
+
+
+def balanced_sharpness(objective: Objective) -> Scalar:
+    """The sharpness of the balanced minimisers of rank one, which flows from zero tend to.
+
+    All layers then have the norm (|w| / r)^{1/L}.
+    """
+    network, problem = _scalar_regression(objective)
+    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
+    lift = readout_norm(network) ** (2 / depth) * size ** (2 - 2 / depth)
+    return _chain_sharpness(network, problem, lift)
+
+
+def least_sharpness(objective: Objective) -> LeastSharpness:
+    """The sharpness of the flattest of all minimisers, by minimising a convex function."""
+    network, problem = _scalar_regression(objective)
+    size, readout = jnp.linalg.norm(problem.minimiser), readout_norm(network)
+    if float(size) == 0:
+        raise InputError("`least_sharpness` needs a solution that is not zero.")
+    balanced = float(balanced_sharpness(objective))
+    if network.depth == 1:
+        return LeastSharpness(jnp.asarray(balanced), size / readout)
+    # Below `balanced` both terms must be, which brackets a.
+    unit = balanced / (2 * float(problem.scale))
+    moment = float(problem.minimiser[0] @ problem.input_moment @ problem.minimiser[0])
+    steepest = (network.depth - 1) * moment / unit
+    bracket = (
+        2 * log(float(readout)) + (network.depth - 1) * log(steepest),
+        log(unit / float(problem.spectrum[-1])),
+    )
+    found = minimize_scalar(
+        lambda logarithm: float(_chain_sharpness(network, problem, jnp.exp(logarithm))),
+        bounds=bracket,
+        method="bounded",
+        options={"xatol": 1e-12 * (1 + abs(bracket[1] - bracket[0]))},
+    )
+    return LeastSharpness(jnp.asarray(float(found.fun)), size / jnp.exp(found.x / 2))
+
+
+def _chain_sharpness(
+    network: LinearNetwork, problem: Regression | TargetMatrix, lift: Scalar
+) -> Scalar:
+    """The sharpness of the rank-one chain with |q_1|^2 = `lift` and equal norms from layer 2 on."""
+    deeper = network.depth - 1
+    repeated = jnp.zeros(())
+    if deeper > 0:
+        repeated = deeper * (readout_norm(network) ** 2 / lift) ** (1 / deeper)
+    values, vectors = jnp.linalg.eigh(problem.input_moment)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0)) @ vectors.T
+    image = root @ problem.minimiser[0]
+    matrix = lift * problem.input_moment + repeated * jnp.outer(image, image)
+    return 2 * problem.scale * largest_eigenvalue(matrix)
+
+
+def _times_power(value: Scalar, base: Scalar, exponent: float) -> Scalar:
+    """The product of a value and a power, zero where the base is."""
+    safe = jnp.where(base > 0, base, 1.0)
+    return jnp.where(base > 0, value * safe**exponent, 0.0)
+
+
+def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, Regression | TargetMatrix]:
+    network, problem = objective.network, objective.problem
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+        raise InputError(
+            "The bound on the sharpness of minimisers must be asked of a LinearNetwork on a "
+            f"Regression, got {type(network).__name__} on {type(problem).__name__}."
+        )
+    if problem.shape[0] != 1:
+        raise InputError(
+            f"The bound on the sharpness of minimisers needs one output, got {problem.shape[0]}."
+        )
+    if not is_traced(objective.weight_decay) and objective.weight_decay > 0:
+        raise InputError(
+            "The bound on the sharpness of minimisers speaks of those without weight decay, got "
+            f"{float(objective.weight_decay):g}; weight decay moves them."
+        )
+    return network, problem

@@ -1,0 +1,140 @@
+"""Both ends of the spectrum along recorded runs: batches of small networks, or one large one.
+
+Small networks are put side by side, whatever run and time they come from, and take Lanczos steps
+together; those that have not converged take twice as many, and so on. Large ones go through time
+one after the other, each search beginning where the last one ended.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from thalweg._checks import InputError, require_positive
+from thalweg._typing import Weights
+from thalweg.curvature.lanczos import Ends, ends_in_lanes
+from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
+from thalweg.objective import Objective
+
+_LANES = 96
+_FIRST_STEPS, _MOST_STEPS = 24, 384
+_SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
+
+
+class SpectrumPath(NamedTuple):
+    """Both ends of the spectrum along a run, each with its error; NaN where the run diverged."""
+
+    smallest: Float[np.ndarray, "*batch times"]
+    smallest_error: Float[np.ndarray, "*batch times"]
+    largest: Float[np.ndarray, "*batch times"]
+    largest_error: Float[np.ndarray, "*batch times"]
+    matvecs: Int[np.ndarray, "*batch times"]
+
+
+def spectrum_along(
+    objective: Objective, weights: Weights, *, tolerance: float = 1e-6
+) -> SpectrumPath:
+    """Both ends of the Hessian's spectrum at many points, e.g. at `run.weights`.
+
+    Args:
+        objective: what is differentiated twice.
+        weights: the points; axes in front of the layers' own are kept, and the last of them is
+            taken to be time.
+        tolerance: the error that is asked for, as a part of the spectral norm.
+    """
+    require_positive("tolerance", tolerance)
+    shapes = objective.network.shapes
+    objective.network.check(weights)
+    leading = np.shape(weights[0])[: np.ndim(weights[0]) - len(shapes[0])]
+    if not leading:
+        raise InputError("`weights` must have a leading axis of points; one point has `sharpness`.")
+    points = tuple(
+        np.asarray(array).reshape(-1, *shape) for array, shape in zip(weights, shapes, strict=True)
+    )
+    small = objective.network.size <= _SMALL
+    rows = (
+        _in_blocks(objective, points, tolerance)
+        if small
+        else (_in_turn(objective, points, leading[-1], tolerance))
+    )
+    found = [row.reshape(leading) for row in rows]
+    return SpectrumPath(found[0], found[1], found[2], found[3], found[4].astype(int))
+
+
+def _in_turn(
+    objective: Objective, points: Weights, times: int, tolerance: float
+) -> Float[np.ndarray, "five points"]:
+    rows = np.full((5, points[0].shape[0]), np.nan)
+    rows[4], start = 0, None
+    for index in range(points[0].shape[0]):
+        point = tuple(array[index] for array in points)
+        start = None if index % times == 0 else start
+        if not all(np.isfinite(array).all() for array in point):
+            continue
+        start = extreme_eigenvalues(objective, point, tolerance=tolerance, start=start)
+        low, high = start.smallest[0], start.largest[0]
+        rows[:, index] = low.value, low.error, high.value, high.error, high.matvecs
+    return rows
+
+
+def _in_blocks(
+    objective: Objective, points: Weights, tolerance: float
+) -> Float[np.ndarray, "five points"]:
+    """All points in lanes; those that are not good enough again with twice the steps."""
+    rows = np.full((5, points[0].shape[0]), np.nan)
+    rows[4] = 0
+    finite = np.ones(points[0].shape[0], bool)
+    for array in points:
+        finite &= np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    open_points, steps = np.flatnonzero(finite), _FIRST_STEPS
+    while open_points.size and steps <= _MOST_STEPS:
+        blocks = [open_points[i : i + _LANES] for i in range(0, open_points.size, _LANES)]
+
+        def solve(places: np.ndarray, steps: int = steps) -> None:
+            rows[:4, places] = _block(objective, points, places, steps)
+            rows[4, places] += steps
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(solve, blocks))
+        norm = np.maximum(np.abs(rows[0]), np.abs(rows[2]))
+        worst = np.maximum(rows[1], rows[3])
+        open_points = open_points[(worst > tolerance * norm)[open_points]]
+        steps *= 2
+    for place in open_points:
+        rows[:4, place] = _dense_ends(objective, tuple(array[place] for array in points))
+    return rows
+
+
+def _block(
+    objective: Objective, points: Weights, places: np.ndarray, steps: int
+) -> Float[np.ndarray, "four places"]:
+    padded = np.resize(places, _LANES)  # repeats; one compiled function serves all blocks
+    lanes = tuple(jnp.asarray(np.moveaxis(np.asarray(array)[padded], 0, -1)) for array in points)
+    ends = _compiled(objective, lanes, jnp.asarray(steps))
+    rows = (ends.smallest, ends.smallest_error, ends.largest, ends.largest_error)
+    return np.stack([np.asarray(row)[: places.size] for row in rows])
+
+
+@eqx.filter_jit
+def _compiled(objective: Objective, lanes: Weights, steps: Int[Array, ""]) -> Ends:
+    return ends_in_lanes(objective, lanes, _random_like(lanes), steps, _MOST_STEPS)
+
+
+def _random_like(lanes: Weights) -> tuple[Array, ...]:
+    keys = jax.random.split(jax.random.key(0), len(lanes))
+    return tuple(
+        jax.random.normal(key, array.shape, array.dtype)
+        for key, array in zip(keys, lanes, strict=True)
+    )
+
+
+def _dense_ends(objective: Objective, point: Weights) -> Float[np.ndarray, " four"]:
+    values = np.asarray(dense_spectrum(objective, point))
+    norm = float(np.abs(values).max())
+    error = 4 * values.size * float(np.finfo(values.dtype).eps) * norm
+    return np.array([values[0], error, values[-1], error])

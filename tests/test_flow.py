@@ -1,0 +1,445 @@
+"""The flow against closed forms, conserved quantities, scipy's Radau, and its own estimate."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy.integrate import solve_ivp
+
+import thalweg as tw
+from thalweg import initialisation
+from thalweg.dynamics.adaptive import FlatObjective
+from thalweg.dynamics.collocation import Collocation
+from thalweg.dynamics.exact import aligned_modes, one_output_weights, two_layers
+from thalweg.dynamics.flow import FlowError, flow
+from thalweg.dynamics.trajectory import distance
+
+# The tolerance that each method is asked for where its error is to be compared with the truth: far
+# above rounding, and not so small that order 2 takes long.
+TOLERANCES = {"explicit": 1e-8, "implicit": 1e-8, "chebyshev": 1e-5}
+METHODS = list(TOLERANCES)
+
+
+def distances(weights, others):
+    """The Euclidean distance in weight space at each time."""
+    squares = sum(
+        np.sum((np.asarray(a) - np.asarray(b)) ** 2, axis=tuple(range(1, np.ndim(a))))
+        for a, b in zip(weights, others, strict=True)
+    )
+    return np.sqrt(squares)
+
+
+def assert_error_is_right(run, truth):
+    """The estimate is within a factor 10 of the true error, at every time but the start."""
+    true = distances(run.weights, truth)[run.times > 0]
+    ratio = run.error[run.times > 0] / true
+    assert np.all((ratio > 0.1) & (ratio < 10)), (true, ratio)
+
+
+# --- closed forms ------------------------------------------------------------------------------
+
+ONE_OUTPUT = tw.Objective(tw.LinearNetwork([3, 3, 2, 1]), tw.TargetMatrix([0.6, 0.0, 0.8]))
+ONE_OUTPUT_START = initialisation.balanced_from(ONE_OUTPUT.network, [[0.05, -0.1, 0.02]])
+TIMES = np.linspace(0.0, 12.0, 7)
+
+
+@pytest.mark.parametrize("method", ["explicit", "implicit"])
+def test_one_output_follows_the_closed_form(method):
+    """Oracle: elkabetz2021:exactflow; depth 3, from near the saddle to the minimum."""
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=1e-12, atol=1e-14, method=method)
+    exact = one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], TIMES)
+    assert distances(run.weights, exact).max() < 1e-9  # the acceptance; 1e-11 was seen
+    assert run.error.max() < 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_is_that_against_the_closed_form(method):
+    rtol = TOLERANCES[method]
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=rtol, atol=rtol / 100, method=method)
+    assert_error_is_right(run, one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], TIMES))
+
+
+@pytest.mark.parametrize("method", ["explicit", "implicit"])
+def test_aligned_modes_follow_the_closed_form(method):
+    """Oracle: singular values of a product that starts with the singular vectors of the target."""
+    left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    start, goal, depth = np.array([0.5, 0.2, 0.05]), np.array([2.0, 1.0, 0.1]), 4
+    objective = tw.Objective(tw.LinearNetwork([3] * (depth + 1)), tw.TargetMatrix(left * goal))
+    weights = initialisation.balanced_from(objective.network, left * start)
+    run = flow(objective, weights, times=TIMES, rtol=1e-12, atol=1e-14, method=method)
+    products = np.stack(
+        [objective.network.end_to_end(tuple(a[k] for a in run.weights)) for k in range(TIMES.size)]
+    )
+    modes = aligned_modes(start, goal, depth, TIMES)
+    assert np.abs(products - left * modes[:, None, :]).max() < 1e-9  # the acceptance
+
+
+def test_two_layers_follow_the_closed_form():
+    """Oracle: the Riccati equation, with several outputs."""
+    rng = np.random.default_rng(1)
+    target, matrix = rng.normal(size=(2, 3)), 0.2 * rng.normal(size=(2, 3))
+    objective = tw.Objective(tw.LinearNetwork([3, 4, 2]), tw.TargetMatrix(target))
+    weights = initialisation.balanced_from(objective.network, matrix)
+    run = flow(objective, weights, times=TIMES, rtol=1e-11, atol=1e-13)
+    products = run.weights[1] @ run.weights[0]
+    assert np.abs(products - two_layers(weights, target, TIMES)).max() < 1e-9  # the acceptance
+
+
+# --- stiff problems ----------------------------------------------------------------------------
+
+
+def stiff_case(condition, widths, horizon, seed):
+    """A regression whose input moment has this condition number, and a Gaussian start."""
+    rng = np.random.default_rng(seed)
+    features, outputs, samples = widths[0], widths[-1], 4 * widths[0]
+    white = np.sqrt(samples) * np.linalg.qr(rng.normal(size=(samples, features)))[0]
+    turn = np.linalg.qr(rng.normal(size=(features, features)))[0]
+    x = white * np.sqrt(np.geomspace(1 / condition, 1.0, features)) @ turn.T
+    y = x @ rng.normal(size=(features, outputs)) + 0.1 * rng.normal(size=(samples, outputs))
+    objective = tw.Objective(tw.LinearNetwork(widths), tw.Regression(x, y))
+    weights = tuple(
+        jnp.asarray(rng.normal(size=shape) / np.sqrt(shape[1]))
+        for shape in objective.network.shapes
+    )
+    return objective, weights, np.array([0.01, 0.1, 0.5, 1.0]) * horizon
+
+
+STIFF = {
+    "condition 1e2, depth 2": stiff_case(1e2, [4, 4, 2], 200.0, 1),
+    "condition 1e3, depth 3": stiff_case(1e3, [4, 3, 3, 2], 400.0, 2),
+    "condition 1e4, depth 3": stiff_case(1e4, [5, 3, 3, 1], 800.0, 3),
+}
+
+
+@pytest.fixture(scope="module", params=list(STIFF))
+def stiff(request):
+    """A stiff case with scipy's solution, integrated from one output time to the next."""
+    objective, weights, times = STIFF[request.param]
+    point, unravel = ravel_pytree(weights)
+    gradient = jax.jit(lambda y: ravel_pytree(objective.gradient(unravel(y)))[0])
+    hessian = jax.jit(lambda y: objective.hessian(unravel(y)))
+    points, last, y = [], 0.0, np.asarray(point)
+    for time in times:
+        y = solve_ivp(
+            lambda _, v: -np.asarray(gradient(v)), (last, time), y, "Radau",
+            jac=lambda _, v: -np.asarray(hessian(v)), rtol=1e-12, atol=1e-13,
+        ).y[:, -1]  # fmt: skip
+        points.append(y)
+        last = time
+    return objective, weights, times, jax.vmap(unravel)(jnp.asarray(np.stack(points)))
+
+
+def test_implicit_flow_equals_radau(stiff):
+    """The acceptance; scipy's own error is some 1e-11."""
+    objective, weights, times, truth = stiff
+    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, method="implicit")
+    assert distances(run.weights, truth).max() < 1e-10
+    assert run.error.max() < 1e-10
+
+
+def test_explicit_flow_equals_radau(stiff):
+    objective, weights, times, truth = stiff
+    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, method="explicit")
+    assert distances(run.weights, truth).max() < 1e-10
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_is_that_against_radau(stiff, method):
+    objective, weights, times, truth = stiff
+    rtol = TOLERANCES[method]
+    run = flow(objective, weights, times=times, rtol=rtol, atol=rtol / 100, method=method)
+    assert_error_is_right(run, truth)
+
+
+def test_implicit_flow_needs_few_gradients_where_explicit_ones_need_many():
+    """Stability alone costs an explicit method 2 T rho gradients."""
+    objective, weights, _ = STIFF["condition 1e4, depth 3"]
+    run = flow(objective, weights, time=2e5, estimate_error=False)
+    assert run.method == "implicit"
+    radius = np.abs(np.linalg.eigvalsh(objective.hessian(run.final))).max()
+    assert 20 * run.gradient_evaluations < 2 * 2e5 * radius
+
+
+@pytest.mark.parametrize("method", ["explicit", "implicit"])
+def test_conserved_quantities_are_conserved(method):
+    """W_{j+1}^T W_{j+1} - W_j W_j^T is constant; the acceptance is a drift below 1e-9."""
+    objective, weights, _ = STIFF["condition 1e3, depth 3"]
+    run = flow(objective, weights, time=100.0, rtol=1e-10, atol=1e-12, method=method)
+    for lower, upper in zip(run.weights[:-1], run.weights[1:], strict=True):
+        imbalance = np.swapaxes(upper, 1, 2) @ upper - lower @ np.swapaxes(lower, 1, 2)
+        assert np.abs(imbalance - imbalance[0]).max() < 1e-9
+
+
+# --- the implicit method by itself -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stages", [3, 5])
+def test_order_of_collocation(stages):
+    """Order 2 stages - 1 at the end of a step, stages inside; by regression over halvings."""
+    point, unravel = ravel_pytree((jnp.array([[0.6, -0.2], [0.1, 0.5]]), jnp.array([[0.4, 0.7]])))
+    objective = FlatObjective(
+        tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([1.0, -3.0])), unravel
+    )
+    tiny = jnp.asarray(1e-13)
+    method = Collocation(objective=objective, rtol=tiny, atol=tiny, order=stages)
+
+    @jax.jit
+    def step(point, h):
+        local, _ = method.linearise(point)
+        trial, _ = method.attempt(local, point, h)
+        return trial.point, method.between(local, point, trial, jnp.asarray(0.25))
+
+    def follow(steps, fraction=1.0):
+        y = point
+        for _ in range(steps):
+            y, inside = step(y, jnp.asarray(fraction / steps))
+        return np.asarray(y), np.asarray(inside)
+
+    counts = {3: [4, 6, 8, 12], 5: [3, 4, 6, 8]}[stages]  # errors from 1e-4 down to 1e-11
+    reference, _ = follow(64)
+    errors = [np.linalg.norm(follow(count)[0] - reference) for count in counts]
+    order = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
+    assert order == pytest.approx(2 * stages - 1, abs=0.3)  # the next term is a power smaller
+    lengths = np.array([0.1, 0.05, 0.025])
+    inside = [np.linalg.norm(follow(1, h)[1] - follow(16, 0.25 * h)[0]) for h in lengths]
+    local = np.polyfit(np.log(lengths), np.log(inside), 1)[0]
+    assert local == pytest.approx(stages + 1, abs=0.5)  # likewise
+
+
+# --- activations with a kink -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_is_right_across_kinks(method):
+    """Oracle: the same method with a tolerance a thousand times smaller."""
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
+    objective = tw.Objective(tw.HomogeneousNetwork([3, 6, 1]), tw.Regression(x, y))
+    weights = tuple(jnp.asarray(0.7 * rng.normal(size=s)) for s in objective.network.shapes)
+    times = np.array([0.5, 2.0, 5.0])
+    hidden = np.maximum(x @ np.asarray(weights[0]).T, 0) > 0
+    rtol = {"explicit": 1e-6, "implicit": 1e-6, "chebyshev": 1e-4}[method]
+
+    def run(factor):
+        rtol_, atol_ = factor * rtol, factor * rtol / 100
+        return flow(objective, weights, times=times, rtol=rtol_, atol=atol_, method=method)
+
+    found, truth = run(1.0), run(1e-3)
+    assert np.any(hidden != (x @ truth.weights[0][-1].T > 0))  # some unit has switched
+    assert_error_is_right(found, truth.weights)
+
+
+# --- steady states -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_flow_stops_where_it_has_come_to_rest(method):
+    """The minimum is reached at rate 1 or faster: what is left is what `steady` says."""
+    times = np.append(np.linspace(0.0, 30.0, 7), 1e3)
+    settings = {"rtol": 1e-8, "atol": 1e-10, "method": method}
+    if method == "chebyshev":
+        settings |= {"rtol": 1e-5, "atol": 1e-7}
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times, steady=1e-4, **settings)
+    exact = one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], times)
+    assert 5 < run.steady_at < 30
+    left = distances(run.weights, exact)[-1]
+    assert left < run.error[-1]
+    assert left < 2e-4 + 10 * settings["rtol"]  # `steady` and the linearisation's error in it
+    for array in run.weights:
+        np.testing.assert_array_equal(array[-1], array[-2])
+    slower = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times, **settings)
+    assert np.isnan(slower.steady_at)
+    assert run.gradient_evaluations < slower.gradient_evaluations
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plateau_near_a_saddle_is_not_steady(method):
+    """The gradient at the start is a millionth of `steady`, but it grows."""
+    objective = tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([1.0, 0.0]))
+    weights = tuple(1e-9 * jnp.ones(shape) for shape in objective.network.shapes)
+    run = flow(objective, weights, times=[1.0, 60.0], steady=1e-3, rtol=1e-5, method=method)
+    assert run.loss[0] == pytest.approx(0.5, rel=1e-6)  # still on the plateau
+    assert run.loss[-1] < 1e-5  # and yet it went on to the minimum
+    assert run.steady_at > 20
+
+
+def test_a_slow_direction_is_waited_for():
+    """The fast direction has come to rest; the slow one will still move by 10."""
+    x = np.sqrt(2) * np.diag([1.0, 1e-4])
+    objective = tw.Objective(tw.LinearNetwork([2, 1]), tw.Regression(x, np.zeros(2)))
+    weights = (jnp.array([[1e-3, 10.0]]),)
+    for method in METHODS:
+        run = flow(
+            objective, weights, times=[1e9], steady=1e-2, method=method, rtol=1e-6,
+            max_steps=300, estimate_error=False,
+        ) if method == "implicit" else None  # fmt: skip
+        if run is not None:
+            assert np.abs(run.final[0]).max() < 0.02
+            assert run.steady_at > 1e8
+
+
+# --- the result --------------------------------------------------------------------------------
+
+
+def test_flow_records_the_start_and_201_times():
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, time=2.0)
+    np.testing.assert_array_equal(run.times, np.linspace(0.0, 2.0, 201))
+    for array, start in zip(run.weights, ONE_OUTPUT_START, strict=True):
+        np.testing.assert_array_equal(array[0], start)
+    assert run.error[0] < 1e-14
+    value = ONE_OUTPUT(tuple(jnp.asarray(array) for array in run.final))
+    assert run.loss[-1] == pytest.approx(float(value), rel=1e-14)  # the same function, rounding
+    assert np.all(np.diff(run.loss) < 0)
+
+
+def test_at_gives_the_same_motion_at_other_times():
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[1.0, 3.0])
+    other = run.at([0.5, 1.0, 3.0])
+    for mine, theirs in zip(run.weights, other.weights, strict=True):
+        np.testing.assert_allclose(theirs[1:], mine, atol=1e-7)  # ten times the tolerance
+    assert distance(run, other.at([2.0, 3.0])).shape == (2,)
+
+
+def test_a_batch_is_its_members():
+    """Starts with two batch axes and times of their own give what each gives alone."""
+    keys = jax.random.split(jax.random.key(0), (2, 1))
+    weights = jax.vmap(
+        jax.vmap(lambda key: initialisation.gaussian(ONE_OUTPUT.network, 0.5, key=key))
+    )(keys)
+    times = np.array([[[0.5, 1.0]], [[0.2, 2.0]]])
+    run = flow(ONE_OUTPUT, weights, times=times)
+    assert run.loss.shape == (2, 1, 2)
+    assert run.error.shape == (2, 1, 2)
+    assert run.gradient_evaluations.shape == (2, 1)
+    for i in range(2):
+        alone = flow(ONE_OUTPUT, tuple(array[i, 0] for array in weights), times=times[i, 0])
+        for mine, theirs in zip(run.weights, alone.weights, strict=True):
+            np.testing.assert_array_equal(mine[i, 0], theirs)
+    shared = flow(ONE_OUTPUT, weights, times=[0.5, 1.0])
+    np.testing.assert_array_equal(shared.loss[0], run.loss[0])
+    single = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times[:, 0])
+    assert single.weights[0].shape == (2, 2, 3, 3)
+
+
+def test_time_zero_alone_is_the_start():
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[0.0])
+    np.testing.assert_array_equal(run.weights[0][0], ONE_OUTPUT_START[0])
+
+
+def test_auto_leaves_the_explicit_method_where_the_curvature_grows():
+    """Flat at the start, so that the explicit method is tried; far too sharp for it later."""
+    x = np.sqrt(3) * np.diag([30.0, 3.0, 0.3])
+    objective = tw.Objective(tw.LinearNetwork([3, 3, 3, 1]), tw.Regression(x, x @ np.ones(3)))
+    weights = tuple(1e-3 * jnp.ones(shape) for shape in objective.network.shapes)
+    run = flow(objective, weights, times=[100.0], rtol=1e-6)
+    assert run.method == "implicit"
+    assert run.hessian_evaluations > 0
+    assert run.gradient_evaluations > 13 * 1000  # the attempt is counted
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_are_counted_exactly(method):
+    """Oracle: a network that counts its own evaluations from inside of the compiled loop."""
+    count = 0
+
+    def tick(_):
+        nonlocal count
+        count += 1
+
+    def apply(weights, x):
+        jax.debug.callback(tick, weights[0][0, 0])  # an argument, to be called for each of a batch
+        return jnp.tanh(x @ weights[0].T) @ weights[1].T
+
+    rng = np.random.default_rng(0)
+    network = tw.Model(apply, [(3, 2), (1, 3)])
+    problem = tw.Regression(rng.normal(size=(8, 2)), rng.normal(size=8))
+    weights = tuple(jnp.asarray(rng.normal(size=shape)) for shape in network.shapes)
+    objective = tw.Objective(network, problem)
+    run = flow(objective, weights, times=[0.0, 9.0], rtol=1e-5, method=method, estimate_error=False)
+    jax.effects_barrier()
+    # A Hessian evaluates the network once for all of its columns; the loss is recorded twice.
+    work = run.gradient_evaluations + run.hvp_evaluations + run.hessian_evaluations
+    assert count == int(work) + 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_compiled_twice(method):
+    """New starts, data, tolerances, horizons and output times of the same shapes reuse the code."""
+    compiled = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(duration)
+
+    def run(scale, rtol, times):
+        problem = tw.TargetMatrix(scale * np.array([0.6, 0.0, 0.8]))
+        objective = tw.Objective(ONE_OUTPUT.network, problem)
+        weights = tuple(scale * array for array in ONE_OUTPUT_START)
+        flow(objective, weights, times=times, rtol=rtol, atol=rtol / 10, method=method)
+
+    run(1.0, 1e-4, [0.0, 1.0])
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        run(1.5, 1e-5, [0.1, 2.0])
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert not compiled
+
+
+def test_a_flow_is_a_pytree():
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[0.5])
+    doubled = eqx.tree_at(lambda r: r.loss, run, 2 * run.loss)
+    assert doubled.loss[0] == 2 * run.loss[0]
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "either `time`, the horizon, or `times`"),
+        ({"time": 1.0, "times": [1.0]}, "either `time`, the horizon, or `times`"),
+        ({"time": 0.0}, "`time` must be one positive, finite number, got 0.0"),
+        ({"time": np.inf}, "`time` must be one positive, finite number, got inf"),
+        ({"times": [1.0, 1.0]}, "`times` must increase and not be negative"),
+        ({"times": [-1.0, 1.0]}, "`times` must increase and not be negative"),
+        ({"times": [1.0, np.nan]}, "`times` must be finite"),
+        ({"times": []}, "`times` must hold at least one time"),
+        ({"times": np.ones((3, 1))}, None),
+        ({"time": 1.0, "rtol": -1e-8}, "`rtol` must lie between 1e-12 and 1, got -1e-08"),
+        ({"time": 1.0, "rtol": 1e-15}, "`rtol` must lie between 1e-12 and 1, got 1e-15"),
+        ({"time": 1.0, "atol": 0.0}, "`atol` must be one positive, finite number, got 0.0"),
+        ({"time": 1.0, "steady": -1.0}, "`steady` must be one positive, finite number"),
+        ({"time": 1.0, "max_steps": 0}, "`max_steps` must be a whole number >= 1"),
+    ],
+)
+def test_bad_input_is_refused(settings, message):
+    if message is None:  # one start and three rows of times is a batch of three
+        assert flow(ONE_OUTPUT, ONE_OUTPUT_START, **settings).loss.shape == (3, 1)
+        return
+    with pytest.raises(tw.InputError, match=message):
+        flow(ONE_OUTPUT, ONE_OUTPUT_START, **settings)
+
+
+def test_batch_axes_must_agree():
+    weights = tuple(jnp.zeros((2, *array.shape)) for array in ONE_OUTPUT_START)
+    with pytest.raises(tw.InputError, match="`times` must have the batch axes of the weights"):
+        flow(ONE_OUTPUT, weights, times=np.ones((3, 1)))
+    with pytest.raises(tw.InputError, match="same batch axes in every array"):
+        flow(ONE_OUTPUT, (weights[0], *ONE_OUTPUT_START[1:]), time=1.0)
+
+
+def test_dense_hessians_of_a_large_network_are_refused():
+    objective = tw.Objective(tw.LinearNetwork([100, 100, 1]), tw.TargetMatrix(np.ones(100)))
+    weights = tuple(jnp.zeros(shape) for shape in objective.network.shapes)
+    with pytest.raises(tw.InputError, match="needs dense Hessians, of at most 6000 weights"):
+        flow(objective, weights, time=1.0, method="implicit")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flow_that_takes_too_long_says_what_to_do(method):
+    with pytest.raises(FlowError, match=r"followed to time .* of 50 only.*raise `max_steps` \(5\)"):
+        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[50.0], method=method, max_steps=5, rtol=1e-6)

@@ -1,0 +1,273 @@
+"""Both ends of the spectrum: at a point, along runs, and for operators with awkward spectra."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import thalweg as tw
+from thalweg import adversarial, initialisation
+from thalweg._checks import InputError
+from thalweg.curvature import dense_spectrum, extreme_eigenvalues, spectrum_along
+from thalweg.curvature.davidson import extreme_pairs
+from thalweg.curvature.lanczos import ends_of, project
+from thalweg.network import Convolution, Dense, SharedNetwork
+
+
+@cache
+def objectives():
+    """A few networks of up to 400 weights; each compiles once for all of its points."""
+    rng = np.random.default_rng(0)
+
+    def regression(features, outputs, samples=40):
+        x, y = rng.normal(size=(samples, features)), rng.normal(size=(samples, outputs))
+        return tw.Regression(x, y, scale=1.0)
+
+    images = rng.normal(size=(12, 16))
+    convolutional = SharedNetwork(
+        [Convolution(1, 3, 2, image=4), Dense(27, 4), Dense(4, 2)], slopes=(1.0, 0.1)
+    )
+    return {
+        "deep scalar": tw.Objective(tw.LinearNetwork([5] * 10 + [1]), regression(5, 1)),
+        "wide": tw.Objective(tw.LinearNetwork([10, 14, 12, 6]), regression(10, 6)),
+        "square": tw.Objective(tw.LinearNetwork([4] * 5), tw.TargetMatrix(rng.normal(size=(4, 4)))),
+        "cross-entropy": tw.Objective(
+            tw.LinearNetwork([6, 8, 4]), tw.Classification(images[:, :6], np.arange(12) % 4)
+        ),
+        "leaky": tw.Objective(
+            tw.HomogeneousNetwork([6, 10, 8, 3], slopes=(1.0, 0.2)), regression(6, 3)
+        ),
+        "convolutional": tw.Objective(
+            convolutional, tw.Classification(images, np.arange(12) % 2, classes=2)
+        ),
+    }
+
+
+LINEAR = ("deep scalar", "wide", "square")
+
+
+def points(name, count):
+    """Random, tiny and large points; for regressions also saddles, balanced and minimising ones."""
+    objective = objectives()[name]
+    network, rng = objective.network, np.random.default_rng(len(name))
+
+    def gaussian(scale):
+        return tuple(scale * rng.normal(size=shape) for shape in network.shapes)
+
+    for index in range(count):
+        yield gaussian([0.05, 0.3, 0.5, 1.0][index % 4])
+    yield tuple(np.zeros(shape) for shape in network.shapes)  # a saddle with a flat Hessian
+    if name not in LINEAR:
+        return
+    minimiser = objective.problem.minimiser
+    for index in range(count // 2):
+        balanced = initialisation.balanced_from(network, minimiser)
+        yield balanced  # a minimiser with a huge null space and repeated eigenvalues
+        yield tuple(
+            w + 10.0 ** -(2 + index) * g for w, g in zip(balanced, gaussian(1), strict=True)
+        )
+        yield initialisation.balanced(network, 0.3, key=jax.random.key(index))
+        yield initialisation.one_zero_layer(gaussian(0.5), index % network.depth)
+    yield adversarial.sharp_saddle(network, objective.problem, 30.0).weights
+
+
+@pytest.mark.parametrize("name", objectives())
+def test_both_ends_agree_with_the_dense_spectrum_and_errors_cover(name):
+    objective = objectives()[name]
+    spectrum = jax.jit(lambda weights: dense_spectrum(objective, weights))
+    seen = 0
+    for weights in points(name, 24):
+        seen += 1
+        exact = np.asarray(spectrum(weights))
+        norm = np.abs(exact).max()
+        for method in ("dense", "davidson"):
+            found = extreme_eigenvalues(objective, weights, method=method)
+            for pair, truth in ((found.smallest[0], exact[0]), (found.largest[0], exact[-1])):
+                assert pair.converged
+                assert abs(pair.value - truth) <= 1e-8 * norm  # what the default asks for
+                assert abs(pair.value - truth) <= pair.error <= 1e-7 * norm + 1e-300
+    assert seen >= 25
+
+
+def test_a_returned_vector_has_the_residual_that_the_error_covers():
+    objective = objectives()["wide"]
+    weights = next(points("wide", 1))
+    for method in ("dense", "davidson"):
+        found = extreme_eigenvalues(objective, weights, 3, method=method)
+        exact = np.asarray(dense_spectrum(objective, weights))
+        np.testing.assert_allclose([p.value for p in found.smallest], exact[:3], atol=1e-6)
+        np.testing.assert_allclose([p.value for p in found.largest], exact[::-1][:3], atol=1e-6)
+        for pair in (*found.smallest, *found.largest):
+            image = objective.hvp(weights, pair.vector)
+            rest = [h - pair.value * v for h, v in zip(image, pair.vector, strict=True)]
+            assert np.sqrt(sum(np.sum(r**2) for r in rest)) <= pair.error
+            assert sum(np.sum(np.square(v)) for v in pair.vector) == pytest.approx(1, abs=1e-12)
+
+
+def test_sharpness_is_the_largest_eigenvalue_where_power_iteration_finds_the_other_end():
+    """At the adversarial saddle the most negative eigenvalue has the largest modulus."""
+    objective = objectives()["square"]
+    saddle = adversarial.sharp_saddle(objective.network, objective.problem, 50.0).weights
+    exact = np.asarray(dense_spectrum(objective, saddle))
+    assert -exact[0] > exact[-1] > 0
+    direction = np.random.default_rng(0).normal(size=objective.network.size)
+    hessian = np.asarray(objective.hessian(saddle))
+    for _ in range(200):
+        direction = hessian @ direction
+        direction /= np.linalg.norm(direction)
+    power = np.linalg.norm(hessian @ direction)
+    assert power == pytest.approx(-exact[0], rel=1e-6)  # 200 iterations of it
+    assert tw.sharpness(objective, saddle).value == pytest.approx(exact[-1], rel=1e-12)
+    assert tw.smallest_eigenvalue(objective, saddle).value == pytest.approx(exact[0], rel=1e-12)
+
+
+# --- operators with a chosen spectrum ---------------------------------------------------------
+
+
+def with_spectrum(values, seed):
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.normal(size=(len(values), len(values))))
+    matrix = (basis * values) @ basis.T
+    return (matrix + matrix.T) / 2
+
+
+def awkward(kind, size, rng):
+    inner = rng.uniform(-1, 1, size)
+    if kind == "repeated ends":
+        inner[:3], inner[3:7] = -2.0, 5.0
+    if kind == "clustered ends":
+        inner[:5], inner[5:9] = 5 - 1e-6 * rng.uniform(size=5), -3 + 1e-7 * rng.uniform(size=4)
+    if kind == "null space":
+        inner[:-4] = 0.0
+    if kind == "crowded at zero":
+        inner = np.concatenate([-1e-6 * rng.uniform(size=size - 1), [10.0]])
+    if kind == "one far out":
+        inner[0] = -1000.0
+    if kind == "identity":
+        inner[:] = 1.0
+    return inner
+
+
+AWKWARD = ["repeated ends", "clustered ends", "null space", "crowded at zero", "one far out",
+           "identity", "plain"]  # fmt: skip
+
+
+@given(st.sampled_from(AWKWARD), st.sampled_from([12, 60, 150]), st.integers(0, 10**6))
+def test_no_spectrum_fools_the_search(kind, size, seed):
+    matrix = with_spectrum(awkward(kind, size, np.random.default_rng(seed)), seed)
+    exact = np.linalg.eigvalsh(matrix)
+    norm = np.abs(exact).max()
+    found = extreme_pairs(lambda v: matrix @ v, size, seed=seed)
+    assert found.converged
+    for value, error, truth in (
+        (found.smallest[0], found.smallest_errors[0], exact[0]),
+        (found.largest[0], found.largest_errors[0], exact[-1]),
+    ):
+        assert abs(value - truth) <= min(error, 1e-8 * norm)  # the default tolerance
+
+
+@given(st.sampled_from(AWKWARD), st.integers(0, 10**6))
+def test_a_start_at_eigenvectors_that_are_no_longer_extreme_is_seen_through(kind, seed):
+    size = 60
+    values = awkward(kind, size, np.random.default_rng(seed))
+    matrix = with_spectrum(values, seed)
+    exact, vectors = np.linalg.eigh(matrix)
+    stale = vectors[:, [size // 2, size // 2 + 1]].T
+    found = extreme_pairs(lambda v: matrix @ v, size, start=stale, seed=seed)
+    assert abs(found.smallest[0] - exact[0]) <= found.smallest_errors[0]
+    assert abs(found.largest[0] - exact[-1]) <= found.largest_errors[0]
+
+
+def test_giving_up_is_said():
+    matrix = with_spectrum(np.linspace(0, 1, 150), 0)
+    found = extreme_pairs(lambda v: matrix @ v, 150, max_products=5)
+    assert not found.converged
+    assert found.products <= 6
+
+
+@given(st.sampled_from(AWKWARD), st.integers(0, 10**6))
+def test_lanczos_in_lanes_covers_its_error(kind, seed):
+    """Three matrices with the same kind of spectrum, side by side."""
+    size, lanes = 40, 3
+    rng = np.random.default_rng(seed)
+    matrices = [with_spectrum(awkward(kind, size, rng), seed + lane) for lane in range(lanes)]
+    stacked = jnp.asarray(np.stack(matrices, axis=-1))
+
+    def product(vectors):
+        return (jnp.sum(stacked * vectors[0][None], axis=1),)
+
+    start = (jnp.asarray(rng.normal(size=(size, lanes))),)
+    ends = ends_of(project(product, start, jnp.asarray(64), 64))
+    for lane, matrix in enumerate(matrices):
+        exact = np.linalg.eigvalsh(matrix)
+        assert abs(ends.smallest[lane] - exact[0]) <= ends.smallest_error[lane]
+        assert abs(ends.largest[lane] - exact[-1]) <= ends.largest_error[lane]
+
+
+# --- along runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deep scalar", "leaky"])
+def test_the_ends_along_a_batch_of_runs_are_those_of_each_point(name):
+    objective = objectives()[name]
+    weights = tuple(
+        0.4 * np.random.default_rng(1).normal(size=(5, *shape))
+        for shape in objective.network.shapes
+    )
+    rates = np.array([0.01, 0.01, 0.02, 1e4, 0.02])
+    run = tw.descend(objective, weights, learning_rate=rates, steps=60, record_every=10)
+    path = spectrum_along(objective, run.weights)
+    assert path.largest.shape == (5, 7)
+    assert np.isnan(path.largest[3, -1])  # diverged
+    for index in np.ndindex(path.largest.shape):
+        point = tuple(array[index] for array in run.weights)
+        if not all(np.isfinite(array).all() for array in point) or index[0] == 3:
+            continue
+        exact = np.asarray(dense_spectrum(objective, point))
+        norm = np.abs(exact).max()
+        assert abs(path.largest[index] - exact[-1]) <= path.largest_error[index] <= 1e-6 * norm
+        assert abs(path.smallest[index] - exact[0]) <= path.smallest_error[index] <= 1e-6 * norm
+
+
+def test_a_warm_start_halves_the_products(monkeypatch):
+    """Along a descent run each search begins where the last one ended."""
+    objective = objectives()["wide"]
+    weights = tuple(
+        0.3 * np.random.default_rng(2).normal(size=shape) for shape in objective.network.shapes
+    )
+    run = tw.descend(objective, weights, learning_rate=0.005, steps=100, record_every=5)
+    cold, warm, start = 0, 0, None
+    for index in range(1, 21):
+        point = tuple(array[index] for array in run.weights)
+        cold += extreme_eigenvalues(objective, point, method="davidson").largest[0].matvecs
+        start = extreme_eigenvalues(objective, point, method="davidson", start=start)
+        if index > 1:
+            warm += start.largest[0].matvecs
+        exact = np.asarray(dense_spectrum(objective, point))
+        assert abs(start.largest[0].value - exact[-1]) <= start.largest[0].error
+    assert warm / 19 <= 0.5 * cold / 20
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"k": 0}, "`k` must be a whole number >= 1, got 0"),
+        ({"k": 10**6}, "`k` must be at most the number of weights, 64"),
+        ({"tolerance": 0.0}, "`tolerance` must be positive"),
+        ({"method": "power"}, "`method` must be auto, dense or davidson, got 'power'"),
+    ],
+)
+def test_bad_input_gets_one_sentence(change, sentence):
+    objective = objectives()["square"]
+    with pytest.raises(InputError, match=sentence):
+        extreme_eigenvalues(objective, next(points("square", 1)), **change)
+
+
+def test_one_point_is_not_a_path():
+    objective = objectives()["square"]
+    with pytest.raises(InputError, match="must have a leading axis of points"):
+        spectrum_along(objective, next(points("square", 1)))
