@@ -1,5 +1,6 @@
 """The stabilised method by itself: its order, its stability, its spectral radius, its counts."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,7 @@ from thalweg.dynamics.chebyshev import (
     stages_needed,
 )
 
+shift_in_one_call = eqx.filter_jit(chebyshev_shift)
 NETWORK = tw.LinearNetwork([2, 2, 1])
 START = (jnp.array([[0.6, -0.2], [0.1, 0.5]]), jnp.array([[0.4, 0.7]]))
 
@@ -63,7 +65,7 @@ def test_steps_are_stable_as_far_as_promised(stages):
     objective, start = quadratic(curvatures)
     reach = ((stages - 1) ** 2 - 1) / 1.54 if stages > 2 else 1.9
     assert stages_needed(jnp.asarray(0.999 * reach)) <= stages
-    shift = chebyshev_shift(
+    shift = shift_in_one_call(
         objective, start, -objective.gradient(start), jnp.asarray(reach), jnp.asarray(stages)
     )
     assert np.all(np.abs(start + shift) < 1)
@@ -74,7 +76,7 @@ def test_many_stages_are_as_accurate_as_few():
     objective, start = quadratic([1.0, 1e-3])
     moved = {
         stages: start
-        + chebyshev_shift(
+        + shift_in_one_call(
             objective, start, -objective.gradient(start), jnp.asarray(1e-2), jnp.asarray(stages)
         )
         for stages in (2, 1000)
@@ -119,7 +121,9 @@ def test_largest_curvature_is_near_the_spectral_radius(seed):
     network = tw.LinearNetwork([5, 4, 3])
     weights = tuple(jnp.asarray(rng.normal(size=shape)) for shape in network.shapes)
     objective, point = flat_case(tw.TargetMatrix(rng.normal(size=(3, 5))), network, weights)
-    found, _, count = largest_curvature(objective, point, objective.gradient(point), 50)
+    found, _, count = eqx.filter_jit(largest_curvature)(
+        objective, point, objective.gradient(point), 50
+    )
     radius = np.abs(np.linalg.eigvalsh(objective.hessian(point))).max()
     assert radius / 1.2 < found <= radius * (1 + 1e-12)
     assert 2 <= count <= 50

@@ -10,8 +10,6 @@ from scipy.integrate import solve_ivp
 
 import thalweg as tw
 from thalweg import initialisation
-from thalweg.dynamics.adaptive import FlatObjective
-from thalweg.dynamics.collocation import Collocation
 from thalweg.dynamics.exact import aligned_modes, one_output_weights, two_layers
 from thalweg.dynamics.flow import FlowError, flow
 from thalweg.dynamics.trajectory import distance
@@ -42,7 +40,7 @@ def assert_error_is_right(run, truth):
 
 ONE_OUTPUT = tw.Objective(tw.LinearNetwork([3, 3, 2, 1]), tw.TargetMatrix([0.6, 0.0, 0.8]))
 ONE_OUTPUT_START = initialisation.balanced_from(ONE_OUTPUT.network, [[0.05, -0.1, 0.02]])
-TIMES = np.linspace(0.0, 12.0, 7)
+TIMES = np.linspace(0.0, 12.0, 7)  # seven times wherever possible: another number compiles anew
 
 
 @pytest.mark.parametrize("method", ["explicit", "implicit"])
@@ -61,14 +59,13 @@ def test_error_is_that_against_the_closed_form(method):
     assert_error_is_right(run, one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], TIMES))
 
 
-@pytest.mark.parametrize("method", ["explicit", "implicit"])
-def test_aligned_modes_follow_the_closed_form(method):
+def test_aligned_modes_follow_the_closed_form():
     """Oracle: singular values of a product that starts with the singular vectors of the target."""
     left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
     start, goal, depth = np.array([0.5, 0.2, 0.05]), np.array([2.0, 1.0, 0.1]), 4
     objective = tw.Objective(tw.LinearNetwork([3] * (depth + 1)), tw.TargetMatrix(left * goal))
     weights = initialisation.balanced_from(objective.network, left * start)
-    run = flow(objective, weights, times=TIMES, rtol=1e-12, atol=1e-14, method=method)
+    run = flow(objective, weights, times=TIMES, rtol=1e-12, atol=1e-14)
     products = np.stack(
         [objective.network.end_to_end(tuple(a[k] for a in run.weights)) for k in range(TIMES.size)]
     )
@@ -109,7 +106,7 @@ def stiff_case(condition, widths, horizon, seed):
 STIFF = {
     "condition 1e2, depth 2": stiff_case(1e2, [4, 4, 2], 200.0, 1),
     "condition 1e3, depth 3": stiff_case(1e3, [4, 3, 3, 2], 400.0, 2),
-    "condition 1e4, depth 3": stiff_case(1e4, [5, 3, 3, 1], 800.0, 3),
+    "condition 1e4, depth 3": stiff_case(1e4, [4, 3, 3, 2], 800.0, 3),
 }
 
 
@@ -156,7 +153,7 @@ def test_error_is_that_against_radau(stiff, method):
 def test_implicit_flow_needs_few_gradients_where_explicit_ones_need_many():
     """Stability alone costs an explicit method 2 T rho gradients."""
     objective, weights, _ = STIFF["condition 1e4, depth 3"]
-    run = flow(objective, weights, time=2e5, estimate_error=False)
+    run = flow(objective, weights, times=[1.0, 1e2, 1e4, 2e5], estimate_error=False)
     assert run.method == "implicit"
     radius = np.abs(np.linalg.eigvalsh(objective.hessian(run.final))).max()
     assert 20 * run.gradient_evaluations < 2 * 2e5 * radius
@@ -166,69 +163,11 @@ def test_implicit_flow_needs_few_gradients_where_explicit_ones_need_many():
 def test_conserved_quantities_are_conserved(method):
     """W_{j+1}^T W_{j+1} - W_j W_j^T is constant; the acceptance is a drift below 1e-9."""
     objective, weights, _ = STIFF["condition 1e3, depth 3"]
-    run = flow(objective, weights, time=100.0, rtol=1e-10, atol=1e-12, method=method)
+    times = [0.0, 1.0, 10.0, 100.0]
+    run = flow(objective, weights, times=times, rtol=1e-10, atol=1e-12, method=method)
     for lower, upper in zip(run.weights[:-1], run.weights[1:], strict=True):
         imbalance = np.swapaxes(upper, 1, 2) @ upper - lower @ np.swapaxes(lower, 1, 2)
         assert np.abs(imbalance - imbalance[0]).max() < 1e-9
-
-
-# --- the implicit method by itself -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stages", [3, 5])
-def test_order_of_collocation(stages):
-    """Order 2 stages - 1 at the end of a step, stages inside; by regression over halvings."""
-    point, unravel = ravel_pytree((jnp.array([[0.6, -0.2], [0.1, 0.5]]), jnp.array([[0.4, 0.7]])))
-    objective = FlatObjective(
-        tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([1.0, -3.0])), unravel
-    )
-    tiny = jnp.asarray(1e-13)
-    method = Collocation(objective=objective, rtol=tiny, atol=tiny, order=stages)
-
-    @jax.jit
-    def step(point, h):
-        local, _ = method.linearise(point)
-        trial, _ = method.attempt(local, point, h)
-        return trial.point, method.between(local, point, trial, jnp.asarray(0.25))
-
-    def follow(steps, fraction=1.0):
-        y = point
-        for _ in range(steps):
-            y, inside = step(y, jnp.asarray(fraction / steps))
-        return np.asarray(y), np.asarray(inside)
-
-    counts = {3: [4, 6, 8, 12], 5: [3, 4, 6, 8]}[stages]  # errors from 1e-4 down to 1e-11
-    reference, _ = follow(64)
-    errors = [np.linalg.norm(follow(count)[0] - reference) for count in counts]
-    order = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
-    assert order == pytest.approx(2 * stages - 1, abs=0.3)  # the next term is a power smaller
-    lengths = np.array([0.1, 0.05, 0.025])
-    inside = [np.linalg.norm(follow(1, h)[1] - follow(16, 0.25 * h)[0]) for h in lengths]
-    local = np.polyfit(np.log(lengths), np.log(inside), 1)[0]
-    assert local == pytest.approx(stages + 1, abs=0.5)  # likewise
-
-
-# --- activations with a kink -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_error_is_right_across_kinks(method):
-    """Oracle: the same method with a tolerance a thousand times smaller."""
-    rng = np.random.default_rng(5)
-    x, y = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
-    objective = tw.Objective(tw.HomogeneousNetwork([3, 6, 1]), tw.Regression(x, y))
-    weights = tuple(jnp.asarray(0.7 * rng.normal(size=s)) for s in objective.network.shapes)
-    times = np.array([0.5, 2.0, 5.0])
-    hidden = np.maximum(x @ np.asarray(weights[0]).T, 0) > 0
-    rtol = {"explicit": 1e-6, "implicit": 1e-6, "chebyshev": 1e-4}[method]
-
-    def run(factor):
-        rtol_, atol_ = factor * rtol, factor * rtol / 100
-        return flow(objective, weights, times=times, rtol=rtol_, atol=atol_, method=method)
-
-    found, truth = run(1.0), run(1e-3)
-    assert np.any(hidden != (x @ truth.weights[0][-1].T > 0))  # some unit has switched
-    assert_error_is_right(found, truth.weights)
 
 
 # --- steady states -----------------------------------------------------------------------------
@@ -237,7 +176,7 @@ def test_error_is_right_across_kinks(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_flow_stops_where_it_has_come_to_rest(method):
     """The minimum is reached at rate 1 or faster: what is left is what `steady` says."""
-    times = np.append(np.linspace(0.0, 30.0, 7), 1e3)
+    times = np.append(np.linspace(0.0, 30.0, 6), 1e3)
     settings = {"rtol": 1e-8, "atol": 1e-10, "method": method}
     if method == "chebyshev":
         settings |= {"rtol": 1e-5, "atol": 1e-7}
@@ -256,28 +195,25 @@ def test_flow_stops_where_it_has_come_to_rest(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plateau_near_a_saddle_is_not_steady(method):
-    """The gradient at the start is a millionth of `steady`, but it grows."""
-    objective = tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([1.0, 0.0]))
-    weights = tuple(1e-9 * jnp.ones(shape) for shape in objective.network.shapes)
-    run = flow(objective, weights, times=[1.0, 60.0], steady=1e-3, rtol=1e-5, method=method)
-    assert run.loss[0] == pytest.approx(0.5, rel=1e-6)  # still on the plateau
+    """The gradient at the start is below `steady`, but it grows."""
+    weights = tuple(0.02 * array for array in ONE_OUTPUT_START)
+    slope = ravel_pytree(ONE_OUTPUT.gradient(weights))[0]
+    times = np.linspace(0.0, 600.0, 7)
+    run = flow(ONE_OUTPUT, weights, times=times, steady=1e-3, rtol=1e-5, method=method)
+    assert np.linalg.norm(slope) < 1e-3
+    assert run.loss[1] == pytest.approx(0.5, rel=1e-3)  # still on the plateau
     assert run.loss[-1] < 1e-5  # and yet it went on to the minimum
-    assert run.steady_at > 20
+    assert run.steady_at > 100
 
 
 def test_a_slow_direction_is_waited_for():
-    """The fast direction has come to rest; the slow one will still move by 10."""
+    """The fast direction has the larger gradient and comes to rest; the slow one has 10 to go."""
     x = np.sqrt(2) * np.diag([1.0, 1e-4])
     objective = tw.Objective(tw.LinearNetwork([2, 1]), tw.Regression(x, np.zeros(2)))
     weights = (jnp.array([[1e-3, 10.0]]),)
-    for method in METHODS:
-        run = flow(
-            objective, weights, times=[1e9], steady=1e-2, method=method, rtol=1e-6,
-            max_steps=300, estimate_error=False,
-        ) if method == "implicit" else None  # fmt: skip
-        if run is not None:
-            assert np.abs(run.final[0]).max() < 0.02
-            assert run.steady_at > 1e8
+    run = flow(objective, weights, times=[1e9], steady=1e-2, rtol=1e-6, method="implicit")
+    assert np.abs(run.final[0]).max() < 0.02  # `steady`, and the tolerance
+    assert run.steady_at > 1e8
 
 
 # --- the result --------------------------------------------------------------------------------
@@ -295,11 +231,11 @@ def test_flow_records_the_start_and_201_times():
 
 
 def test_at_gives_the_same_motion_at_other_times():
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[1.0, 3.0])
-    other = run.at([0.5, 1.0, 3.0])
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES + 0.5, method="explicit")
+    other = run.at(0.5 * TIMES + 0.5)
     for mine, theirs in zip(run.weights, other.weights, strict=True):
-        np.testing.assert_allclose(theirs[1:], mine, atol=1e-7)  # ten times the tolerance
-    assert distance(run, other.at([2.0, 3.0])).shape == (2,)
+        np.testing.assert_allclose(theirs[::2], mine[:4], atol=1e-7)  # ten times the tolerance
+    assert distance(other, run).max() < 1e-15  # integrated again, to the same digits
 
 
 def test_a_batch_is_its_members():
@@ -308,19 +244,20 @@ def test_a_batch_is_its_members():
     weights = jax.vmap(
         jax.vmap(lambda key: initialisation.gaussian(ONE_OUTPUT.network, 0.5, key=key))
     )(keys)
-    times = np.array([[[0.5, 1.0]], [[0.2, 2.0]]])
-    run = flow(ONE_OUTPUT, weights, times=times)
-    assert run.loss.shape == (2, 1, 2)
-    assert run.error.shape == (2, 1, 2)
+    times = np.stack([TIMES, 0.5 * TIMES + 0.1])[:, None]
+    run = flow(ONE_OUTPUT, weights, times=times, method="explicit")
+    assert run.loss.shape == (2, 1, 7)
+    assert run.error.shape == (2, 1, 7)
     assert run.gradient_evaluations.shape == (2, 1)
     for i in range(2):
-        alone = flow(ONE_OUTPUT, tuple(array[i, 0] for array in weights), times=times[i, 0])
+        start = tuple(array[i, 0] for array in weights)
+        alone = flow(ONE_OUTPUT, start, times=times[i, 0], method="explicit")
         for mine, theirs in zip(run.weights, alone.weights, strict=True):
             np.testing.assert_array_equal(mine[i, 0], theirs)
-    shared = flow(ONE_OUTPUT, weights, times=[0.5, 1.0])
+    shared = flow(ONE_OUTPUT, weights, times=TIMES, method="explicit")
     np.testing.assert_array_equal(shared.loss[0], run.loss[0])
-    single = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times[:, 0])
-    assert single.weights[0].shape == (2, 2, 3, 3)
+    single = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times[:, 0], method="explicit")
+    assert single.weights[0].shape == (2, 7, 3, 3)
 
 
 def test_time_zero_alone_is_the_start():
@@ -330,10 +267,11 @@ def test_time_zero_alone_is_the_start():
 
 def test_auto_leaves_the_explicit_method_where_the_curvature_grows():
     """Flat at the start, so that the explicit method is tried; far too sharp for it later."""
-    x = np.sqrt(3) * np.diag([30.0, 3.0, 0.3])
-    objective = tw.Objective(tw.LinearNetwork([3, 3, 3, 1]), tw.Regression(x, x @ np.ones(3)))
-    weights = tuple(1e-3 * jnp.ones(shape) for shape in objective.network.shapes)
-    run = flow(objective, weights, times=[100.0], rtol=1e-6)
+    x = 2 * np.diag([30.0, 3.0, 0.3, 0.1])
+    network = STIFF["condition 1e3, depth 3"][0].network
+    objective = tw.Objective(network, tw.Regression(x, x @ np.ones((4, 2))))
+    weights = tuple(1e-3 * jnp.ones(shape) for shape in network.shapes)
+    run = flow(objective, weights, times=[1.0, 10.0, 50.0, 100.0], rtol=1e-6)
     assert run.method == "implicit"
     assert run.hessian_evaluations > 0
     assert run.gradient_evaluations > 13 * 1000  # the attempt is counted
@@ -379,17 +317,17 @@ def test_nothing_is_compiled_twice(method):
         weights = tuple(scale * array for array in ONE_OUTPUT_START)
         flow(objective, weights, times=times, rtol=rtol, atol=rtol / 10, method=method)
 
-    run(1.0, 1e-4, [0.0, 1.0])
+    run(1.0, 1e-4, TIMES)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        run(1.5, 1e-5, [0.1, 2.0])
+        run(1.5, 1e-5, 0.5 * TIMES + 0.1)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert not compiled
 
 
 def test_a_flow_is_a_pytree():
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[0.5])
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, method="explicit")
     doubled = eqx.tree_at(lambda r: r.loss, run, 2 * run.loss)
     assert doubled.loss[0] == 2 * run.loss[0]
 
@@ -408,7 +346,6 @@ def test_a_flow_is_a_pytree():
         ({"times": [-1.0, 1.0]}, "`times` must increase and not be negative"),
         ({"times": [1.0, np.nan]}, "`times` must be finite"),
         ({"times": []}, "`times` must hold at least one time"),
-        ({"times": np.ones((3, 1))}, None),
         ({"time": 1.0, "rtol": -1e-8}, "`rtol` must lie between 1e-12 and 1, got -1e-08"),
         ({"time": 1.0, "rtol": 1e-15}, "`rtol` must lie between 1e-12 and 1, got 1e-15"),
         ({"time": 1.0, "atol": 0.0}, "`atol` must be one positive, finite number, got 0.0"),
@@ -417,9 +354,6 @@ def test_a_flow_is_a_pytree():
     ],
 )
 def test_bad_input_is_refused(settings, message):
-    if message is None:  # one start and three rows of times is a batch of three
-        assert flow(ONE_OUTPUT, ONE_OUTPUT_START, **settings).loss.shape == (3, 1)
-        return
     with pytest.raises(tw.InputError, match=message):
         flow(ONE_OUTPUT, ONE_OUTPUT_START, **settings)
 
@@ -442,4 +376,4 @@ def test_dense_hessians_of_a_large_network_are_refused():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_flow_that_takes_too_long_says_what_to_do(method):
     with pytest.raises(FlowError, match=r"followed to time .* of 50 only.*raise `max_steps` \(5\)"):
-        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=[50.0], method=method, max_steps=5, rtol=1e-6)
+        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=50 / 12 * TIMES, method=method, max_steps=5)

@@ -33,7 +33,7 @@ Product = Callable[[Vector], Vector]
 
 _BASIS = 48  # vectors in the largest basis; each costs memory and two passes per product
 _CAUTION = 10.0  # residuals per error, see above
-_PROBES = 8  # products spent on fresh random directions before an end counts as converged
+_PROBES = 4  # products spent on fresh random directions before an end counts as converged
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def extreme_pairs(
         size: the length of v.
         count: how many at each end.
         tolerance: the error that is asked for, as a part of the largest modulus.
-        start: rows that are near eigenvectors at the ends, from a nearby operator.
+        start: rows that are near eigenvectors at the ends. From several earlier points of a path
+            they let the space foretell the next ones, as their combinations are in it.
         max_products: give up after so many products, and say so.
         seed: of the random directions.
     """
@@ -95,7 +96,7 @@ def extreme_pairs(
 
 
 def _unmoved(
-    values: Float[np.ndarray, " ends"], settled: Float[np.ndarray, " ends"], goal: float
+    values: Float[np.ndarray, " ends"], settled: Float[np.ndarray, " before"], goal: float
 ) -> bool:
     return values.shape == settled.shape and bool(np.all(np.abs(values - settled) <= goal))
 
@@ -104,7 +105,7 @@ def _pairs(
     space: "_Space",
     ends: np.ndarray,
     residuals: Float[np.ndarray, " ends"],
-    settled: Float[np.ndarray, " ends"] | None,
+    settled: Float[np.ndarray, " before"] | None,
     converged: bool,
 ) -> Pairs:
     """What was found; an error covers the residual, the last movement and rounding."""

@@ -32,6 +32,7 @@ a matrix of the size of the input.
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -145,15 +146,8 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
             "`reduced_sharpness` needs a Regression or a TargetMatrix with one output, got "
             f"{type(problem).__name__} with {problem.shape[0]}."
         )
-    layers = tuple(jnp.asarray(array) for array in weights)
-    after, before = partial_products(network, layers)
-    parts = [jnp.sum(a**2) * b.T @ b for a, b in zip(after, before, strict=True)]
-    values, vectors = jnp.linalg.eigh(problem.input_moment)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0))
-    sharpness = 2 * problem.scale * largest_eigenvalue(root.T @ sum(parts[1:], parts[0]) @ root)
-    slope = jnp.linalg.norm(problem.gradient(after[0] @ layers[0]))
-    norms = jnp.stack([spectral_norm(layer) for layer in layers])
-    pairs = largest_eigenvalue(products_without_two(norms)) * readout_norm(network)
+    network.check(weights)
+    sharpness, slope, pairs = _sharpness_without_mixed_terms(objective, weights)
     stationary = slope * pairs <= tolerance * sharpness
     if not is_traced(stationary) and not stationary:
         raise InputError(
@@ -163,6 +157,26 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
             "Hessian instead, or a larger `tolerance`."
         )
     return jnp.where(stationary, sharpness, jnp.nan) + objective.weight_decay
+
+
+@eqx.filter_jit
+def _sharpness_without_mixed_terms(
+    objective: Objective, weights: Weights
+) -> tuple[Scalar, Scalar, Scalar]:
+    """The largest eigenvalue of J^T phi'' J, |G|, and lambda_max(C) times the readout's norm."""
+    network = linear_network(objective, "`reduced_sharpness`")
+    problem = objective.problem
+    assert isinstance(problem, Regression | TargetMatrix)  # as `reduced_sharpness` has checked
+    layers = tuple(jnp.asarray(array) for array in weights)
+    after, before = partial_products(network, layers)
+    parts = [jnp.sum(a**2) * b.T @ b for a, b in zip(after, before, strict=True)]
+    values, vectors = jnp.linalg.eigh(problem.input_moment)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0))
+    sharpness = 2 * problem.scale * largest_eigenvalue(root.T @ sum(parts[1:], parts[0]) @ root)
+    slope = jnp.linalg.norm(problem.gradient(after[0] @ layers[0]))
+    norms = jnp.stack([spectral_norm(layer) for layer in layers])
+    pairs = largest_eigenvalue(products_without_two(norms)) * readout_norm(network)
+    return sharpness, slope, pairs
 
 
 def _units(shapes: Sequence[tuple[int, ...]]) -> tuple[Indices, Indices]:
@@ -217,7 +231,9 @@ def _loss_part(
     return _symmetric(jnp.concatenate([block.reshape(-1, images.shape[0]) for block in blocks]))
 
 
-def _jacobian(after: Matrix, before: Matrix) -> Float[Array, "layer_size outputs features"]:
+def _jacobian(
+    after: Float[Array, "outputs units"], before: Float[Array, "units_below features"]
+) -> Float[Array, "layer_size outputs features"]:
     """after_j e_a e_b^T before_j for each entry (a, b) of a layer."""
     changes = jnp.einsum("oa,bf->abof", after, before)
     return changes.reshape(-1, *changes.shape[2:])

@@ -34,6 +34,7 @@ Weight decay has no place here, for it moves the minimisers.
 from math import log
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from scipy.optimize import minimize_scalar
 
@@ -180,6 +181,7 @@ def least_sharpness(objective: Objective) -> LeastSharpness:
     return LeastSharpness(jnp.asarray(float(found.fun)), size / jnp.exp(found.x / 2))
 
 
+@eqx.filter_jit
 def _chain_sharpness(
     network: LinearNetwork, problem: Regression | TargetMatrix, lift: Scalar
 ) -> Scalar:

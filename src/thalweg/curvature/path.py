@@ -2,7 +2,7 @@
 
 Small networks are put side by side, whatever run and time they come from, and take Lanczos steps
 together; those that have not converged take twice as many, and so on. Large ones go through time
-one after the other, each search beginning where the last one ended.
+one after the other, each search beginning with what the last three foretell.
 """
 
 import os
@@ -23,6 +23,7 @@ from thalweg.objective import Objective
 
 _LANES = 96
 _FIRST_STEPS, _MOST_STEPS = 24, 384
+_PAST = 3  # points from which the next one's eigenvectors are foretold
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
 
 
@@ -70,14 +71,14 @@ def _in_turn(
     objective: Objective, points: Weights, times: int, tolerance: float
 ) -> Float[np.ndarray, "five points"]:
     rows = np.full((5, points[0].shape[0]), np.nan)
-    rows[4], start = 0, None
+    rows[4], past = 0, []
     for index in range(points[0].shape[0]):
         point = tuple(array[index] for array in points)
-        start = None if index % times == 0 else start
+        past = [] if index % times == 0 else past[-_PAST:]
         if not all(np.isfinite(array).all() for array in point):
             continue
-        start = extreme_eigenvalues(objective, point, tolerance=tolerance, start=start)
-        low, high = start.smallest[0], start.largest[0]
+        past.append(extreme_eigenvalues(objective, point, tolerance=tolerance, start=past))
+        low, high = past[-1].smallest[0], past[-1].largest[0]
         rows[:, index] = low.value, low.error, high.value, high.error, high.matvecs
     return rows
 

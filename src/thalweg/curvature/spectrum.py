@@ -7,9 +7,9 @@ a method that finds the largest modulus finds one of the two, and does not say w
 Small networks are solved densely; for larger ones only products with vectors are taken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,8 +21,6 @@ from thalweg._checks import InputError, require_count, require_positive
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Pairs, extreme_pairs
 from thalweg.objective import Objective
-
-Method = Literal["auto", "dense", "davidson"]
 
 DENSE_SIZE = 700
 """Up to so many weights "auto" is dense: all eigenvalues then cost less than a second."""
@@ -55,13 +53,16 @@ class Extremes(NamedTuple):
     largest: tuple[Eigenvalue, ...]
 
 
+Known: TypeAlias = Extremes | Sequence[Extremes] | None
+
+
 def sharpness(
     objective: Objective,
     weights: Weights,
     *,
     tolerance: float = 1e-8,
-    method: Method = "auto",
-    start: Extremes | None = None,
+    method: str = "auto",
+    start: Known = None,
 ) -> Eigenvalue:
     """The largest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
     found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
@@ -73,8 +74,8 @@ def smallest_eigenvalue(
     weights: Weights,
     *,
     tolerance: float = 1e-8,
-    method: Method = "auto",
-    start: Extremes | None = None,
+    method: str = "auto",
+    start: Known = None,
 ) -> Eigenvalue:
     """The smallest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
     found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
@@ -87,8 +88,8 @@ def extreme_eigenvalues(
     k: int = 1,
     *,
     tolerance: float = 1e-8,
-    method: Method = "auto",
-    start: Extremes | None = None,
+    method: str = "auto",
+    start: Known = None,
     max_matvecs: int = 5000,
 ) -> Extremes:
     """The k smallest and the k largest eigenvalues of the Hessian; both ends cost one search.
@@ -99,7 +100,8 @@ def extreme_eigenvalues(
         k: how many at each end.
         tolerance: the error that is asked for, as a part of the spectral norm.
         method: "dense", "davidson" (only products with vectors), or "auto" by size.
-        start: what was found at a nearby point, to begin from.
+        start: what was found at a nearby point, or at several of a path: three let the next
+            eigenvectors be foretold to second order, and more than halve the search.
         max_matvecs: after so many products it returns what it has, with `converged` false.
     """
     objective.network.check(weights)
@@ -159,20 +161,19 @@ def _by_products(
     weights: Weights,
     k: int,
     tolerance: float,
-    start: Extremes | None,
+    start: Known,
     max_matvecs: int,
 ) -> Extremes:
     _, unravel = ravel_pytree(weights)
-    rows = None
-    if start is not None:
-        known = (*start.smallest, *start.largest)
-        rows = np.stack([np.asarray(ravel_pytree(pair.vector)[0]) for pair in known])
+    points = [start] if isinstance(start, Extremes) else list(start or [])
+    known = [pair for point in reversed(points) for pair in (*point.smallest, *point.largest)]
+    rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in known]
     pairs = extreme_pairs(
         lambda vector: np.asarray(_product(objective, weights, jnp.asarray(vector))),
         objective.network.size,
         count=k,
         tolerance=tolerance,
-        start=rows,
+        start=np.stack(rows) if rows else None,
         max_products=max_matvecs,
     )
     return _extremes(pairs, unravel)

@@ -165,30 +165,7 @@ def integrate(
     end = times[-1]
 
     def advance(state: _State) -> _State:
-        remaining = end - state.time
-        step = jnp.minimum(jnp.minimum(state.step, method.longest(state.local)), remaining)
-        trial, work = method.attempt(state.local, state.point, step)
-        size = error_size(trial.error, state.point, trial.point, rtol, atol)
-        accept = size <= 1  # False for NaN
-        time = jnp.where(step >= remaining, end, state.time + step)
-        points, written = _write(method, state, trial, step, times, jnp.where(accept, time, -1.0))
-        state = eqx.tree_at(
-            lambda s: (s.step, s.points, s.written, s.work, s.tried, s.rejected_last),
-            state,
-            (
-                step * _growth(size, trial, method.order, state.rejected_last),
-                points,
-                written,
-                state.work + work,
-                state.tried + 1,
-                ~accept,
-            ),
-        )
-        return jax.lax.cond(
-            accept,
-            lambda: _moved(method, state, trial, time, end, steady),
-            lambda: _stayed(method, state, trial),
-        )
+        return _advance(method, state, times, rtol, atol, steady)
 
     def unfinished(state: _State) -> Bool[Array, ""]:
         # A step that no longer changes the time (or is NaN) would be repeated for ever.
@@ -206,6 +183,42 @@ def integrate(
         accepted=state.accepted,
         reached=state.time,
         steady_at=state.steady_at,
+    )
+
+
+def _advance(
+    method: AbstractMethod,
+    state: _State,
+    times: Float[Array, " times"],
+    rtol: Scalar,
+    atol: Scalar,
+    steady: Scalar | None,
+) -> _State:
+    """One attempt: the state after it, moved or not."""
+    end = times[-1]
+    remaining = end - state.time
+    step = jnp.minimum(jnp.minimum(state.step, method.longest(state.local)), remaining)
+    trial, work = method.attempt(state.local, state.point, step)
+    size = error_size(trial.error, state.point, trial.point, rtol, atol)
+    accept = size <= 1  # False for NaN
+    time = jnp.where(step >= remaining, end, state.time + step)
+    points, written = _write(method, state, trial, step, times, jnp.where(accept, time, -1.0))
+    state = eqx.tree_at(
+        lambda s: (s.step, s.points, s.written, s.work, s.tried, s.rejected_last),
+        state,
+        (
+            step * _growth(size, trial, method.order, state.rejected_last),
+            points,
+            written,
+            state.work + work,
+            state.tried + 1,
+            ~accept,
+        ),
+    )
+    return jax.lax.cond(
+        accept,
+        lambda: _moved(method, state, trial, time, end, steady),
+        lambda: _stayed(method, state, trial),
     )
 
 

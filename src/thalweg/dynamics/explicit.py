@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from thalweg._typing import Scalar
 from thalweg.dynamics.adaptive import FlatObjective, Solution, Work
-from thalweg.dynamics.steady import way_from_products
+from thalweg.dynamics.steady import KRYLOV, way_from_products
 
 Vector = Float[Array, " size"]
 
@@ -57,7 +57,8 @@ def integrate_explicitly(
     accepted, tried = solution.stats["num_accepted_steps"], solution.stats["num_steps"]
     work = Work.of(gradients=_EVALUATIONS_AT_START + _EVALUATIONS_PER_STEP * tried)
     if steady is not None:
-        work = work + Work.of(gradients=accepted, products=accepted)
+        # Once per accepted step, at length when it stopped; an event cannot count for itself.
+        work = work + Work.of(gradients=accepted, products=accepted + KRYLOV * stopped)
     return Solution(
         points=points,
         work=work,

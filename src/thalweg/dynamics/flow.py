@@ -11,9 +11,11 @@ The error of a flow is measured, not trusted: a companion runs with a tenth of t
 the distance between the two is the error of the first, up to the companion's own, which is several
 times smaller.
 
-Where an activation has a kink, grad f jumps as a pre-activation crosses zero. A step across such a
-jump has an error of O(step) whatever the method; the error estimate sees it and the steps shrink
-until the jump is passed, so that the tolerances hold, at the price of many short steps.
+Where an activation has a kink, grad f jumps as a pre-activation crosses zero. A step across the
+jump is of order 1 whatever the method; the error estimate sees it and the steps shrink until it is
+passed, so that the tolerances hold at the price of some short steps. But the flow may also be
+pushed towards the jump from both sides, and then slides along it. There every step is of order 1:
+their number grows like 1 / rtol, and only small accuracies are affordable.
 """
 
 import os
@@ -159,28 +161,40 @@ def flow(
     with _blas().limit(limits=1, user_api="blas"):
         found = _map_in_threads(one, list(np.ndindex(batch)))
 
+    return _assemble(
+        found,
+        batch,
+        objective=objective,
+        times=moments,
+        start=starts,
+        rtol=tolerances[0],
+        atol=tolerances[1],
+        steady=steady,
+        _asked=method,
+        _max_steps=limit,
+    )
+
+
+def _assemble(found: list[Integrated], batch: tuple[int, ...], **known: Any) -> Flow:
+    """The single runs as one batch."""
+
     def stacked(values: list[Any]) -> np.ndarray:
         array = np.stack([np.asarray(value) for value in values])
         return array.reshape(batch + array.shape[1:])
 
     return Flow(
-        objective=objective,
-        times=moments,
-        weights=tuple(stacked([run.weights[j] for run in found]) for j in range(len(starts))),
+        weights=tuple(
+            stacked(list(layers)) for layers in zip(*(run.weights for run in found), strict=True)
+        ),
         loss=stacked([run.loss for run in found]),
         error=stacked([run.error for run in found]),
-        start=starts,
-        rtol=tolerances[0],
-        atol=tolerances[1],
         method="+".join(sorted({run.method for run in found})),
-        steady=steady,
         steady_at=stacked([run.steady_at for run in found]),
         gradient_evaluations=stacked([run.gradients for run in found]),
         hvp_evaluations=stacked([run.products for run in found]),
         hessian_evaluations=stacked([run.hessians for run in found]),
         companion_evaluations=stacked([run.companion_gradients for run in found]),
-        _asked=method,
-        _max_steps=limit,
+        **known,
     )
 
 

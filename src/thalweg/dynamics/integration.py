@@ -3,7 +3,8 @@
 Which method is cheapest depends on T rho (the horizon times the largest curvature), on the number
 of weights p, and on the tolerance, and rho is only known along the way: a start near a saddle is
 flat. So "auto" first tries the explicit method with a limit on its steps, unless the start is
-already too sharp for it, and falls back on a stiff one.
+already too sharp for it, and falls back on a stiff one. Where the activation has a kink that is
+the Chebyshev method, whose steps are the cheapest: sliding along a kink takes many short ones.
 """
 
 from typing import Any, Literal
@@ -21,18 +22,19 @@ from thalweg.dynamics.chebyshev import Chebyshev, largest_curvature
 from thalweg.dynamics.collocation import Collocation
 from thalweg.dynamics.explicit import integrate_explicitly
 from thalweg.dynamics.trajectory import Recorded
+from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
 
 Method = Literal["auto", "explicit", "implicit", "chebyshev"]
 
 _COMPANION = 0.1  # the companion's tolerances, as a part of the asked ones
 
-# Measured crossovers. The explicit method is bound by stability: about 2 T rho gradients. The
-# implicit one takes 1,000 to 4,000 gradients and tens of Hessians whatever T rho is, so it is ahead
-# from T rho of some thousands on; an eigendecomposition takes 5, 20 and 150 ms for 200, 400 and 800
-# weights. The Chebyshev method takes about sqrt(2 T rho steps) gradients, in as many steps as its
-# order 2 demands, some rtol^(-1/3): it is ahead from T rho of about rtol^(-1/3) on, but it is less
-# accurate at the same tolerance, hence the factor.
+# Estimated from measured costs, not swept. The explicit method is bound by stability: about 2 T rho
+# gradients. The implicit one takes 1,000 to 4,000 gradients and tens of Hessians whatever T rho is,
+# so it is ahead from T rho of some thousands on; an eigendecomposition takes 5, 20 and 150 ms for
+# 200, 400 and 800 weights. The Chebyshev method takes about sqrt(2 T rho steps) gradients, in as
+# many steps as its order 2 demands, some rtol^(-1/3): it is ahead from T rho of about rtol^(-1/3)
+# on, but it is less accurate at the same tolerance, hence the factor.
 _IMPLICIT_SIZE = 600
 _IMPLICIT_REACH = 3000.0
 _CHEBYSHEV_REACH = 10.0
@@ -78,7 +80,8 @@ def solve(task: Task, method: Method, max_steps: int, estimate_error: bool) -> I
     """Follow the flow by the asked method, with a companion where its error is wanted."""
     spent, products = 0, 0
     if method == "auto":
-        small = task.objective.network.size <= _IMPLICIT_SIZE
+        network = task.objective.network
+        small = network.size <= _IMPLICIT_SIZE and not has_kinks(network)
         stiff = _IMPLICIT_REACH if small else _CHEBYSHEV_REACH * float(task.rtol) ** (-1 / 3)
         reach, products = _reach(task)
         if reach <= stiff:
@@ -94,6 +97,12 @@ def solve(task: Task, method: Method, max_steps: int, estimate_error: bool) -> I
         raise FlowError(str(unfinished)) from None
     counts = (found.gradients + spent, found.products + products)
     return eqx.tree_at(lambda f: (f.gradients, f.products), found, counts)
+
+
+def has_kinks(network: AbstractNetwork) -> bool:
+    """Whether the activation has two different slopes, so that the gradient jumps."""
+    slopes = getattr(network, "slopes", None)
+    return slopes is not None and float(slopes[0]) != float(slopes[1])
 
 
 class _Unfinished(Exception):
@@ -157,6 +166,11 @@ def _arrived(task: Task, method: str, max_steps: int) -> _Run:
         f"rtol={float(task.rtol):g}; raise `max_steps` ({max_steps}) or the tolerances, choose "
         "another `method`, or stop earlier if the weights run off to infinity."
     )
+    if has_kinks(task.objective.network):
+        message += (
+            " The activation has a kink: where the flow slides along it, the number of steps grows "
+            "like 1 / rtol, and rtol=1e-3 or 1e-4 with method='chebyshev' is what can be had."
+        )
     raise _Unfinished(message, int(run.solution.work.gradients))
 
 

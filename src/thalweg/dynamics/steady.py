@@ -24,7 +24,8 @@ from thalweg._typing import Scalar
 
 Vector = Float[Array, " size"]
 
-_KRYLOV = 8
+KRYLOV = 8
+"""The dimension of the space, if one product does not settle the matter."""
 
 
 def phi_one(z: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -54,7 +55,7 @@ def way_from_products(
     along = norm * remaining * phi_one(-remaining * curvature)
 
     def full() -> tuple[Scalar, Int[Array, ""]]:
-        return norm * _krylov_way(first, product, remaining), jnp.asarray(1 + _KRYLOV)
+        return norm * _krylov_way(first, product, remaining), jnp.asarray(1 + KRYLOV)
 
     def short() -> tuple[Scalar, Int[Array, ""]]:
         return jnp.full_like(norm, jnp.inf), jnp.asarray(1)
@@ -64,7 +65,7 @@ def way_from_products(
 
 def _krylov_way(first: Vector, product: Callable[[Vector], Vector], remaining: Scalar) -> Scalar:
     """|r phi_1(-r T) e_1| with the projection T of H onto the Krylov space of a unit vector."""
-    size = min(_KRYLOV, first.size)
+    size = min(KRYLOV, first.size)
     basis = jnp.zeros((size + 1, first.size), first.dtype).at[0].set(first)
     projection = jnp.zeros((size + 1, size), first.dtype)
 

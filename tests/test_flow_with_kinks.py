@@ -1,0 +1,66 @@
+"""The flow of networks whose activation has a kink: across it, and sliding along it."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import thalweg as tw
+from test_flow import METHODS, assert_error_is_right
+from thalweg.dynamics.descent import descend
+from thalweg.dynamics.flow import FlowError, flow
+from thalweg.dynamics.integration import has_kinks
+
+
+def test_kinks_are_known():
+    assert has_kinks(tw.HomogeneousNetwork([2, 2, 1]))
+    assert not has_kinks(tw.HomogeneousNetwork([2, 2, 1], slopes=(1.0, 1.0)))
+    assert not has_kinks(tw.LinearNetwork([2, 2, 1]))
+
+
+def kinked_case():
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
+    objective = tw.Objective(tw.HomogeneousNetwork([3, 6, 1]), tw.Regression(x, y))
+    weights = tuple(jnp.asarray(0.7 * rng.normal(size=s)) for s in objective.network.shapes)
+    return objective, weights
+
+
+def switched(objective, run):
+    """How many hidden units differ in sign between start and end, over all samples."""
+    x = objective.problem.inputs
+    return np.sum((x @ run.start[0].T > 0) != (x @ run.final[0].T > 0))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_is_right_across_kinks(method):
+    """Oracle: the same method with a tolerance a thousand times smaller."""
+    objective, weights = kinked_case()
+    rtol = {"explicit": 1e-6, "implicit": 1e-6, "chebyshev": 1e-4}[method]
+
+    def run(factor):
+        rtol_, atol_ = factor * rtol, factor * rtol / 100
+        times = [0.5, 1.0, 1.8]
+        return flow(objective, weights, times=times, rtol=rtol_, atol=atol_, method=method)
+
+    found, truth = run(1.0), run(1e-3)
+    assert switched(objective, truth) > 0
+    assert_error_is_right(found, truth.weights)
+
+
+@pytest.mark.parametrize("method", ["explicit", "chebyshev"])
+def test_error_is_right_along_kinks(method):
+    """Oracle: Euler's method with steps so short that its error is a thousandth of the flow's.
+
+    From time 1.85 on this flow slides along a kink, where no method has an order to lose.
+    """
+    objective, weights = kinked_case()
+    times = np.array([1.0, 2.0, 4.0])
+    run = flow(objective, weights, times=times, rtol=1e-3, atol=1e-3, method=method)
+    truth = descend(objective, weights, learning_rate=1e-5, steps=400_000, record_every=100_000)
+    assert_error_is_right(run, truth.at(times).weights)
+
+
+def test_sliding_along_a_kink_is_named_when_it_takes_too_long():
+    objective, weights = kinked_case()
+    with pytest.raises(FlowError, match=r"only, by chebyshev steps.*The activation has a kink"):
+        flow(objective, weights, times=[1.0, 2.0, 4.0], max_steps=500, method="chebyshev")
