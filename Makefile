@@ -17,8 +17,9 @@ $(READY): pyproject.toml
 run: $(READY)
 	$(BIN)/thalweg run
 
+# One thread of linear algebra per worker: the workers share the cores already.
 test: lint
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -57,7 +57,7 @@ def test_run_prints_a_table_and_where_the_report_is(thalweg, tmp_path):
         "run", "--out", tmp_path, "--depth", 2, "--time", 2, "--learning-rate", 0.1
     )
     assert code == 0
-    assert "flow distance" in " ".join(printed.split())
+    assert "learning rate   2 / rate   sharpness   excess loss   distance   diverged" in printed
     assert f"Report: {tmp_path / 'report.html'}" in printed
     assert "No minimiser is flatter than" in printed
 

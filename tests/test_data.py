@@ -305,6 +305,7 @@ def test_mnist_is_found_by_environment_and_cache(folder, tmp_path_factory, monke
         ("train-images-idx3-ubyte", idx(IMAGES[:4]), "4 images and 5 labels"),
         ("train-labels-idx1-ubyte.gz", gzip.compress(idx(LABELS))[:-9], "cannot be read.*cut off"),
     ],
+    ids=["magic number", "short images", "short header", "unequal counts", "short gzip"],
 )
 def test_mnist_refuses_broken_files(folder, name, content, message):
     (folder / name).write_bytes(content)

@@ -87,7 +87,7 @@ def run(
     )
     columns = (TextColumn("{task.description:>10}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "sharpness")}
+        tasks = {name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "spectrum")}
         results = perform(
             experiment, lambda stage, share: bars.update(tasks[stage], completed=share)
         )
@@ -96,7 +96,7 @@ def run(
     if as_json:
         print(json.dumps({"report": str(page), "runs": rows}, indent=1))
         return
-    _print_rows(f"At time {float(results.flow_time[-1]):g}", rows)
+    _print_rows(f"At time {float(results.flow_time[-1]):g}; distance is to the flow", rows)
     bound = float(results.stronger_sharpness_bound)
     for line in (
         f"The flow took {results.attrs['flow_gradient_evaluations']} gradient evaluations "

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import xarray as xr
 
-from thalweg import data, initialisation, measurement
+from thalweg import data, initialisation
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg._version import __version__
-from thalweg.curvature import dense_spectrum, minimiser_sharpness_bounds
+from thalweg.curvature import SpectrumPath, minimiser_sharpness_bounds, spectrum_along
 from thalweg.dynamics import Descent, Flow, descend, distance, flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -99,17 +99,12 @@ def perform(experiment: Experiment, progress: Progress = lambda stage, share: No
         progress("flow", (number + 1) / (len(runs) + 1))
         gaps.append(distance(run, exact))
     progress("flow", 1.0)
-    curvatures = []
+    spectra = []
     for number, motion in enumerate([*runs, exact]):
-        progress("sharpness", number / (len(runs) + 1))
-        curvatures.append(_sharpness(objective, motion))
-    progress("sharpness", 1.0)
-    return _dataset(experiment, objective, runs, exact, gaps, curvatures)
-
-
-def _sharpness(objective: Objective, motion: Descent | Flow) -> np.ndarray:
-    """The largest Hessian eigenvalue along a run; NaN from where it diverged."""
-    return measurement.along(motion, lambda weights: dense_spectrum(objective, weights)[-1])
+        progress("spectrum", number / (len(runs) + 1))
+        spectra.append(spectrum_along(objective, motion.weights))
+    progress("spectrum", 1.0)
+    return _dataset(experiment, objective, runs, exact, gaps, spectra)
 
 
 def _dataset(
@@ -118,7 +113,7 @@ def _dataset(
     runs: list[Descent],
     exact: Flow,
     gaps: list[np.ndarray],
-    curvatures: list[np.ndarray],
+    spectra: list[SpectrumPath],
 ) -> xr.Dataset:
     bounds = minimiser_sharpness_bounds(objective)
     by_run = ("learning_rate", "record")
@@ -129,13 +124,15 @@ def _dataset(
             "time": (by_run, _padded([run.times for run in runs])),
             "loss": (by_run, _padded([run.loss for run in runs])),
             "distance": (by_run, _padded(gaps)),
-            "sharpness": (by_run, _padded(curvatures[:-1])),
+            "sharpness": (by_run, _padded([path.largest for path in spectra[:-1]])),
+            "smallest_eigenvalue": (by_run, _padded([path.smallest for path in spectra[:-1]])),
             "diverged_at": (
                 "learning_rate",
                 [np.nan if run.diverged_at is None else float(run.diverged_at) for run in runs],
             ),
             "flow_loss": ("flow_time", exact.loss),
-            "flow_sharpness": ("flow_time", curvatures[-1]),
+            "flow_sharpness": ("flow_time", spectra[-1].largest),
+            "flow_smallest_eigenvalue": ("flow_time", spectra[-1].smallest),
             "flow_error": ("flow_time", exact.error),
             "minimum": float(problem.minimum),
             "sharpness_bound": float(bounds.paper),

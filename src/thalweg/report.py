@@ -53,7 +53,7 @@ def summary(results: xr.Dataset) -> list[dict[str, str]]:
                 "2 / rate": f"{2 / rate:g}",
                 "sharpness": f"{float(run.sharpness):.4g}",
                 "excess loss": f"{float(run.loss - run.minimum):.2e}",
-                "flow distance": f"{float(run.distance):.3g}",
+                "distance": f"{float(run.distance):.3g}",
                 "diverged": "-" if diverged != diverged else f"{diverged:.0f}",
             }
         )

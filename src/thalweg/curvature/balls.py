@@ -20,9 +20,9 @@ the centre, gives f = phi(F) the bounds
 
     |grad f| <= g d1,    |H| <= h d1^2 + g d2,    |D^3 f| <= t d1^3 + 3 h d1 d2 + g d3,
 
-where g = |G| + h r d1. In the last two |G| may be the spectral norm, because the other factor of
-<G, D^2 F[u, u]> is bounded in the nuclear norm, too. The square loss has t = 0 and
-h = 2 scale lambda_max(Sigma).
+and lambda_min(H) >= -g d2, where g = |G| + h r d1. In all but the first |G| may be the spectral
+norm, because the other factor of <G, D^2 F[u, u]> is bounded in the nuclear norm, too. The square
+loss has t = 0 and h = 2 scale lambda_max(Sigma).
 
 Cross-entropy: the second derivative is the covariance of the classes under the softmax p. By
 Gershgorin's theorem its norm is at most max_c 2 p_c (1 - p_c) <= 1/2; the third derivative along v
@@ -53,12 +53,14 @@ class BallBounds(eqx.Module):
     """What the norms of the derivatives stay below on a ball.
 
     `gradient` bounds the gradient, `hessian` the spectral norm of the Hessian, `hessian_lipschitz`
-    how fast the Hessian changes in spectral norm per unit of distance.
+    how fast the Hessian changes in spectral norm per unit of distance. `smallest_eigenvalue` is
+    what the Hessian's eigenvalues stay above.
     """
 
     gradient: Scalar
     hessian: Scalar
     hessian_lipschitz: Scalar
+    smallest_eigenvalue: Scalar
 
 
 class LossBounds(eqx.Module):
@@ -93,6 +95,7 @@ def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> B
         hessian_lipschitz=(
             loss.third * first**3 + 3 * loss.second * first * second + steepest * third
         ),
+        smallest_eigenvalue=decay - steepest * second,
     )
 
 

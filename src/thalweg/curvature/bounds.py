@@ -23,8 +23,9 @@ loss with |phi''| <= h):
         <= h sum_j prod_{i != j} |W_i|_s^2 + |G|_s lambda_max(C)                       sharper
 
 Of the Hessian's bound the paper proves the upper side; the lower one is the first bound above.
-`balls.ball_bounds` with radius zero is sharper again: it takes norms of products for products of
-norms. A fixed readout is part of G and h; weight decay shifts every eigenvalue.
+For linear networks `balls.ball_bounds` with radius zero is sharper again, and far sharper for deep
+ones: it takes norms of products for products of norms. A fixed readout is part of G and h; weight
+decay shifts every eigenvalue.
 
 [elkabetz2021] O. Elkabetz, N. Cohen, "Continuous vs. discrete optimization of deep neural
     networks", arXiv:2107.06608.
@@ -39,8 +40,6 @@ from jaxtyping import Array, Float, ScalarLike
 from thalweg._checks import InputError, is_traced, require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import loss_bounds
-from thalweg.curvature.minimisers import SharpnessBounds as SharpnessBounds
-from thalweg.curvature.minimisers import minimiser_sharpness_bounds as minimiser_sharpness_bounds
 from thalweg.curvature.products import (
     largest_eigenvalue,
     largest_product,
@@ -107,13 +106,7 @@ def flow_eigenvalue_bound(
     network, depth = objective.network, objective.network.depth
     require_positive("start_radius", start_radius)
     start_radius = jnp.asarray(start_radius)
-    if not is_traced(objective.weight_decay) and objective.weight_decay > 0:
-        raise InputError(
-            "`objective` must have no weight decay, under which the flow does not conserve the "
-            f"balance of the layers, got {float(objective.weight_decay):g}."
-        )
-    if depth < 2:
-        raise InputError("The bound along a flow needs at least two layers, got one.")
+    _require_conservation(objective)
     if not isinstance(network, LinearNetwork):
         network = _two_slope_network(objective)
         common = _sample_factor(network, objective, weights) * jnp.prod(_operator_norms(network))
@@ -184,6 +177,17 @@ def hessian_norm_bounds(objective: Objective, weights: Weights) -> Bounds:
     sharper = curved * jnp.sum(products_without_one(norms) ** 2)
     sharper += spectral_norm(slope) * largest_eigenvalue(products_without_two(norms))
     return Bounds(printed + objective.weight_decay, sharper + objective.weight_decay)
+
+
+def _require_conservation(objective: Objective) -> None:
+    """Refuse what conserves no balance between layers along its flow."""
+    if not is_traced(objective.weight_decay) and objective.weight_decay > 0:
+        raise InputError(
+            "`objective` must have no weight decay, under which the flow does not conserve the "
+            f"balance of the layers, got {float(objective.weight_decay):g}."
+        )
+    if objective.network.depth < 2:
+        raise InputError("The bound along a flow needs at least two layers, got one.")
 
 
 def _pulled_back_gradient(

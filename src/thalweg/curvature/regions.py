@@ -21,6 +21,7 @@ itself. A step along the gradient of the nearest z bounds the distance from abov
     networks", arXiv:2107.06608.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -96,25 +97,31 @@ def distance_to_boundary(network: AbstractNetwork, weights: Weights, x: Inputs) 
     nearest = jnp.min(first_order)
     sizes = jnp.linalg.norm(x, axis=1)[:, None]
 
-    def halve(_: Array, bounds: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        low, high = bounds
-        radius = (low + high) / 2
-        clear = jnp.stack(
-            [
-                jnp.all(slope * radius + curved * sizes * radius**2 / 2 < margin)
-                for slope, curved, margin in zip(
-                    slopes, _curvatures(layers, network, weights, radius), margins, strict=True
-                )
-            ]
-        )
-        return jnp.where(jnp.all(clear), radius, low), jnp.where(jnp.all(clear), high, radius)
+    def is_clear(radius: Scalar) -> Bool[Array, ""]:
+        curvatures = _curvatures(layers, network, weights, radius)
+        changes = [
+            slope * radius + curved * sizes * radius**2 / 2
+            for slope, curved in zip(slopes, curvatures, strict=True)
+        ]
+        return jnp.all(jnp.concatenate(changes, axis=1) < jnp.concatenate(margins, axis=1))
 
-    start = (jnp.zeros_like(nearest), jnp.where(jnp.isinf(nearest), 0.0, nearest))
-    lower = jax.lax.fori_loop(0, _BISECTIONS, halve, start)[0]
+    lower = _largest(is_clear, jnp.where(jnp.isinf(nearest), 0.0, nearest))
     return BoundaryDistance(
         lower=jnp.where(jnp.isinf(nearest), jnp.inf, lower),
         upper=_step_across(layers, network, weights, x, first_order),
     )
+
+
+def _largest(holds: Callable[[Scalar], Bool[Array, ""]], limit: Scalar) -> Scalar:
+    """The largest number up to a limit for which a condition holds, if it does for all smaller."""
+
+    def halve(_: Array, bounds: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        low, high = bounds
+        middle = (low + high) / 2
+        held = holds(middle)
+        return jnp.where(held, middle, low), jnp.where(held, high, middle)
+
+    return jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(limit), limit))[0]
 
 
 def _layers(network: AbstractNetwork) -> tuple[tuple[AbstractLayer, ...], TwoSlopeNetwork]:
