@@ -86,7 +86,7 @@ def test_bad_input_ends_with_one_sentence_and_code_2(thalweg, arguments, sentenc
 def test_an_unknown_benchmark_is_refused(thalweg):
     code, _, complaint = thalweg("bench", "nonsense")
     assert code == 2
-    assert "A benchmark must be one of descent, flow, got 'nonsense'" in complaint
+    assert "A benchmark must be one of descent, flow, curvature, got 'nonsense'" in complaint
 
 
 def test_the_version_is_printed(thalweg):

@@ -15,7 +15,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification, Regression
 
-_PLAIN_STEPS, _OUR_STEPS, _NETWORKS = 500, 2000, 1000
+_PLAIN_STEPS, _OUR_STEPS, _NETWORKS = 1000, 10_000, 1000
 
 
 def small_networks() -> Comparison:

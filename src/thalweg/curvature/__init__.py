@@ -12,6 +12,8 @@ from thalweg.curvature.bounds import gradient_norm_bounds as gradient_norm_bound
 from thalweg.curvature.bounds import hessian_norm_bounds as hessian_norm_bounds
 from thalweg.curvature.bounds import shallow_eigenvalue_bound as shallow_eigenvalue_bound
 from thalweg.curvature.bounds import smallest_eigenvalue_bounds as smallest_eigenvalue_bounds
+from thalweg.curvature.density import SpectralDensity as SpectralDensity
+from thalweg.curvature.density import spectral_density as spectral_density
 from thalweg.curvature.forms import linear_form as linear_form
 from thalweg.curvature.forms import linear_hessian as linear_hessian
 from thalweg.curvature.forms import reduced_sharpness as reduced_sharpness

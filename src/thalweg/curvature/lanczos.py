@@ -32,8 +32,9 @@ from thalweg.objective import Objective
 
 Lanes = Float[Array, " lanes"]
 Rows = Float[Array, "rows lanes"]
+CaseLanes = Float[Array, "cases lanes"]
 
-_BISECTIONS = 56  # halve an interval of the spectrum's width down to rounding
+_BISECTIONS = 40  # halve the width of the spectrum to 1e-12 of it
 _CAUTION = 4.0  # residuals per error, see above
 _EXHAUSTED = 1e-13  # a beta below this part of the spectrum's width is rounding
 
@@ -56,15 +57,6 @@ class Tridiagonal(eqx.Module):
     alphas: Rows
     betas: Rows
     steps: Int[Array, ""]
-
-    @property
-    def next_beta(self) -> Lanes:
-        """The beta that the next step would have begun with."""
-        return self.betas[self.steps - 1]
-
-    def after(self, steps: Int[Array, ""]) -> "Tridiagonal":
-        """The projections as they were after fewer steps."""
-        return Tridiagonal(self.alphas, self.betas, steps)
 
 
 def ends_in_lanes(
@@ -112,98 +104,120 @@ def project(
 
 
 def ends_of(matrix: Tridiagonal) -> Ends:
-    """The extreme eigenvalues of the projections, and errors from residuals and last changes."""
-    low, high = _gershgorin(matrix)
-    width = jnp.maximum(jnp.abs(low), jnp.abs(high))
-    earlier = matrix.after(jnp.maximum(1, 3 * matrix.steps // 4))
+    """The extreme eigenvalues of the projections, and errors from residuals and last changes.
+
+    Both ends, after all and after three quarters of the steps, are found together: four cases side
+    by side take as long as one, because such short loops cost their starts.
+    """
+    cases = _cases(matrix)
+    values = _bisect(matrix, cases)
+    residuals = cases.last_beta * _last_components(matrix, cases, values)
     # Bisection, the products and the recurrence each round a few times per step.
-    rounding = 8 * matrix.steps * jnp.finfo(width.dtype).eps * width
-    found = []
-    for outside in (-1.0, 1.0):
-        value, residual = _end(matrix, low, high, width, outside)
-        before, residual_before = _end(earlier, low, high, width, outside)
-        change = jnp.abs(value - before)
-        # Copies of a converged value blur its residual; the earlier one then knows better.
-        residual = jnp.minimum(residual, residual_before + change)
-        found += [value, _CAUTION * jnp.maximum(residual, change) + rounding]
-    return Ends(*found)
+    rounding = (2.0**-_BISECTIONS + 8 * matrix.steps * jnp.finfo(values.dtype).eps) * cases.width
+    changes = jnp.abs(values[:2] - values[2:])
+    # Copies of a converged value blur its residual; the earlier one then knows better.
+    residuals = jnp.minimum(residuals[:2], residuals[2:] + changes)
+    errors = _CAUTION * jnp.maximum(residuals, changes) + rounding
+    return Ends(values[0], errors[0], values[1], errors[1])
 
 
-def _end(
-    matrix: Tridiagonal, low: Lanes, high: Lanes, width: Lanes, outside: float
-) -> tuple[Lanes, Lanes]:
-    """The smallest (outside = -1) or largest (1) eigenvalue, and its residual."""
-    value = _bisect(matrix, low, high, 1 if outside < 0 else matrix.steps)
-    return value, matrix.next_beta * _last_component(matrix, value, width, outside)
+class _Cases(eqx.Module):
+    """Smallest and largest after all steps, smallest and largest after three quarters of them."""
+
+    steps: Int[Array, "cases 1"]
+    outside: Float[Array, "cases 1"]  # -1 for the smallest, 1 for the largest
+    last_beta: Float[Array, "cases lanes"]
+    low: Lanes
+    high: Lanes
+
+    @property
+    def width(self) -> Lanes:
+        return jnp.maximum(jnp.abs(self.low), jnp.abs(self.high))
 
 
-def _gershgorin(matrix: Tridiagonal) -> tuple[Lanes, Lanes]:
+def _cases(matrix: Tridiagonal) -> _Cases:
+    earlier = jnp.maximum(1, 3 * matrix.steps // 4)
+    steps = jnp.stack([matrix.steps, matrix.steps, earlier, earlier])[:, None]
+    outside = jnp.asarray([-1.0, 1.0, -1.0, 1.0], matrix.alphas.dtype)[:, None]
     rows = jnp.arange(matrix.alphas.shape[0])[:, None]
-    used, last = rows < matrix.steps, rows == matrix.steps - 1
-    after = jnp.where(last, 0.0, matrix.betas)
-    before = jnp.concatenate([jnp.zeros_like(after[:1]), matrix.betas[:-1]])
-    radius = before + after
-    return (
+    before = jnp.concatenate([jnp.zeros_like(matrix.betas[:1]), matrix.betas[:-1]])
+    radius = before + jnp.where(rows == matrix.steps - 1, 0.0, matrix.betas)
+    used = rows < matrix.steps
+    return _Cases(
+        steps,
+        outside,
+        matrix.betas[steps[:, 0] - 1],
         jnp.min(jnp.where(used, matrix.alphas - radius, jnp.inf), axis=0),
         jnp.max(jnp.where(used, matrix.alphas + radius, -jnp.inf), axis=0),
     )
 
 
-def _count_below(matrix: Tridiagonal, value: Lanes) -> Lanes:
-    """How many eigenvalues lie below the value: the negative pivots of T - value (Sylvester)."""
-    tiny = jnp.finfo(value.dtype).tiny
+def _count_below(matrix: Tridiagonal, cases: _Cases, values: CaseLanes) -> CaseLanes:
+    """How many eigenvalues lie below each value: the negative pivots of T - value (Sylvester)."""
+    tiny = jnp.finfo(values.dtype).tiny
 
-    def pivot(index: Array, carry: tuple[Lanes, Lanes]) -> tuple[Lanes, Lanes]:
+    def pivot(index: Array, carry: tuple[CaseLanes, CaseLanes]) -> tuple[CaseLanes, CaseLanes]:
         last, count = carry
         last = jnp.where(jnp.abs(last) < tiny, -tiny, last)
-        this = matrix.alphas[index] - value - matrix.betas[index - 1] ** 2 / last
-        return this, count + (this < 0)
+        this = matrix.alphas[index] - values - matrix.betas[index - 1] ** 2 / last
+        return this, count + jnp.where((this < 0) & (index < cases.steps), 1.0, 0.0)
 
-    first = matrix.alphas[0] - value
-    start = (first, jnp.where(first < 0, 1.0, 0.0).astype(value.dtype))
+    first = matrix.alphas[0] - values
+    start = (first, jnp.where(first < 0, 1.0, 0.0).astype(values.dtype))
     return jax.lax.fori_loop(1, matrix.steps, pivot, start)[1]
 
 
-def _bisect(matrix: Tridiagonal, low: Lanes, high: Lanes, number: int | Array) -> Lanes:
-    """The eigenvalue of the given number, counted from 1 in ascending order."""
+def _bisect(matrix: Tridiagonal, cases: _Cases) -> CaseLanes:
+    """The extreme eigenvalue of each case, between the ends of Gershgorin's discs."""
+    number = jnp.where(cases.outside < 0, 1, cases.steps)
 
-    def halve(_: Array, bounds: tuple[Lanes, Lanes]) -> tuple[Lanes, Lanes]:
+    def halve(_: Array, bounds: tuple[CaseLanes, CaseLanes]) -> tuple[CaseLanes, CaseLanes]:
         low, high = bounds
         middle = (low + high) / 2
-        above = _count_below(matrix, middle) >= number
+        above = _count_below(matrix, cases, middle) >= number
         return jnp.where(above, low, middle), jnp.where(above, middle, high)
 
-    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (low, high))
+    shape = cases.last_beta.shape
+    start = (jnp.broadcast_to(cases.low, shape), jnp.broadcast_to(cases.high, shape))
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, start)
     return (low + high) / 2
 
 
-def _last_component(matrix: Tridiagonal, value: Lanes, width: Lanes, outside: float) -> Lanes:
-    """|s_m| of the unit eigenvector that belongs to an extreme eigenvalue, by inverse iteration.
+def _last_components(matrix: Tridiagonal, cases: _Cases, values: CaseLanes) -> CaseLanes:
+    """|s_m| of the unit eigenvectors that belong to the extreme eigenvalues, by inverse iteration.
 
     The shift lies just outside of the spectrum, so that T - shift is definite and elimination is
     stable without pivoting; two iterations are exact to rounding.
     """
-    shift = value + outside * 16 * matrix.steps * jnp.finfo(width.dtype).eps * width
-    rows = jnp.arange(matrix.alphas.shape[0])[:, None]
-    vector = jnp.where(rows < matrix.steps, jnp.ones_like(matrix.alphas), 0.0)
+    margin = 2 * 2.0**-_BISECTIONS + 16 * matrix.steps * jnp.finfo(values.dtype).eps
+    shift = values + cases.outside * margin * cases.width
+    rows = jnp.arange(matrix.alphas.shape[0])[:, None, None]
+    alive = rows < cases.steps
+    ones = jnp.ones((*matrix.alphas.shape[:1], *values.shape), values.dtype)
+    vector = jnp.where(alive, ones, 0.0)
     for _ in range(2):
-        vector = _solve(matrix, shift, vector)
+        vector = jnp.where(alive, _solve(matrix, cases, shift, vector), 0.0)
         vector = vector / jnp.max(jnp.abs(vector), axis=0)
-    return jnp.abs(vector[matrix.steps - 1]) / jnp.sqrt(jnp.sum(vector**2, axis=0))
+    last = jnp.sum(jnp.where(rows == cases.steps - 1, vector, 0.0), axis=0)
+    return jnp.abs(last) / jnp.sqrt(jnp.sum(vector**2, axis=0))
 
 
-def _solve(matrix: Tridiagonal, shift: Lanes, right: Rows) -> Rows:
-    """(T - shift)^-1 right by elimination; rows beyond the steps stay as they are."""
+def _solve(
+    matrix: Tridiagonal, cases: _Cases, shift: CaseLanes, right: Float[Array, "rows cases lanes"]
+) -> Float[Array, "rows cases lanes"]:
+    """(T - shift)^-1 right by elimination, with T cut off after each case's steps."""
     tiny = jnp.finfo(right.dtype).tiny
 
-    def away_from_zero(pivot: Lanes) -> Lanes:
+    def away_from_zero(pivot: CaseLanes) -> CaseLanes:
         return jnp.where(jnp.abs(pivot) < tiny, tiny, pivot)
 
-    def forward(index: Array, carry: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
+    def beta(index: Array) -> CaseLanes:  # between row index and the next
+        return jnp.where(index + 1 < cases.steps, matrix.betas[index], 0.0)
+
+    def forward(index: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         pivots, values = carry
-        beta = matrix.betas[index - 1]
-        factor = beta / pivots[index - 1]
-        pivot = away_from_zero(matrix.alphas[index] - shift - factor * beta)
+        factor = beta(index - 1) / pivots[index - 1]
+        pivot = away_from_zero(matrix.alphas[index] - shift - factor * beta(index - 1))
         value = values[index] - factor * values[index - 1]
         return pivots.at[index].set(pivot), values.at[index].set(value)
 
@@ -211,9 +225,9 @@ def _solve(matrix: Tridiagonal, shift: Lanes, right: Rows) -> Rows:
     pivots, values = jax.lax.fori_loop(1, matrix.steps, forward, (first, right))
     last = matrix.steps - 1
 
-    def backward(count: Array, solution: Rows) -> Rows:
+    def backward(count: Array, solution: Array) -> Array:
         index = last - 1 - count
-        value = (values[index] - matrix.betas[index] * solution[index + 1]) / pivots[index]
+        value = (values[index] - beta(index) * solution[index + 1]) / pivots[index]
         return solution.at[index].set(value)
 
     return jax.lax.fori_loop(0, last, backward, values.at[last].divide(pivots[last]))

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._checks import InputError, require_positive
 from thalweg._typing import Weights
-from thalweg.curvature.lanczos import Ends, ends_in_lanes
+from thalweg.curvature.lanczos import ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.objective import Objective
 
@@ -115,15 +115,19 @@ def _block(
     objective: Objective, points: Weights, places: np.ndarray, steps: int
 ) -> Float[np.ndarray, "four places"]:
     padded = np.resize(places, _LANES)  # repeats; one compiled function serves all blocks
-    lanes = tuple(jnp.asarray(np.moveaxis(np.asarray(array)[padded], 0, -1)) for array in points)
-    ends = _compiled(objective, lanes, jnp.asarray(steps))
-    rows = (ends.smallest, ends.smallest_error, ends.largest, ends.largest_error)
-    return np.stack([np.asarray(row)[: places.size] for row in rows])
+    chosen = tuple(np.take(array, padded, axis=0) for array in points)
+    # Most points need the first round only, whose arrays are short; all others share one more.
+    room = _FIRST_STEPS if steps == _FIRST_STEPS else _MOST_STEPS
+    return np.asarray(_compiled(objective, chosen, jnp.asarray(steps), room))[:, : places.size]
 
 
 @eqx.filter_jit
-def _compiled(objective: Objective, lanes: Weights, steps: Int[Array, ""]) -> Ends:
-    return ends_in_lanes(objective, lanes, _random_like(lanes), steps, _MOST_STEPS)
+def _compiled(
+    objective: Objective, points: Weights, steps: Int[Array, ""], room: int
+) -> Float[Array, "four lanes"]:
+    lanes = tuple(jnp.moveaxis(array, 0, -1) for array in points)
+    ends = ends_in_lanes(objective, lanes, _random_like(lanes), steps, room)
+    return jnp.stack([ends.smallest, ends.smallest_error, ends.largest, ends.largest_error])
 
 
 def _random_like(lanes: Weights) -> tuple[Array, ...]:

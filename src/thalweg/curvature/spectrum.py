@@ -19,8 +19,10 @@ from jaxtyping import Array, Float
 
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg._typing import Weights
-from thalweg.curvature.davidson import Pairs, extreme_pairs
-from thalweg.objective import Objective
+from thalweg.curvature.davidson import Pairs, Product, extreme_pairs
+from thalweg.curvature.forms import linear_hessian
+from thalweg.network import LinearNetwork
+from thalweg.objective import DENSE_LIMIT, Objective
 
 DENSE_SIZE = 700
 """Up to so many weights "auto" is dense: all eigenvalues then cost less than a second."""
@@ -112,6 +114,11 @@ def extreme_eigenvalues(
         raise InputError(f"`k` must be at most the number of weights, {size}, got {k}.")
     if method not in ("auto", "dense", "davidson"):
         raise InputError(f"`method` must be auto, dense or davidson, got {method!r}.")
+    if method == "dense" and size > DENSE_LIMIT:
+        raise InputError(
+            f"`method` 'dense' must fit in memory: this network has {size} weights and the limit "
+            f"is {DENSE_LIMIT}; use 'davidson'."
+        )
     point = tuple(jnp.asarray(array) for array in weights)
     if method == "dense" or (method == "auto" and size <= DENSE_SIZE):
         return _dense(objective, point, k)
@@ -123,11 +130,19 @@ def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " siz
 
     Each is off by at most a few units of rounding of the largest modulus (Weyl).
     """
-    return jnp.linalg.eigvalsh(objective.hessian(weights))
+    return jnp.linalg.eigvalsh(_hessian(objective, weights))
+
+
+def hessian_product(objective: Objective, weights: Weights) -> Product:
+    """The function v -> H v for long NumPy vectors, layers one after the other."""
+    return lambda vector: np.asarray(_product(objective, weights, jnp.asarray(vector)))
 
 
 @eqx.filter_jit
 def _hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"]:
+    """The dense Hessian, in closed form where there is one."""
+    if isinstance(objective.network, LinearNetwork):
+        return linear_hessian(objective, weights)
     return objective.hessian(weights)
 
 
@@ -169,7 +184,7 @@ def _by_products(
     known = [pair for point in reversed(points) for pair in (*point.smallest, *point.largest)]
     rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in known]
     pairs = extreme_pairs(
-        lambda vector: np.asarray(_product(objective, weights, jnp.asarray(vector))),
+        hessian_product(objective, weights),
         objective.network.size,
         count=k,
         tolerance=tolerance,

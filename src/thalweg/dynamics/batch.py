@@ -32,10 +32,10 @@ Progress = Callable[[int, int], None]
 RECORD_LIMIT = 8 * 2**30
 """Recordings above this many bytes are refused."""
 
-# Blocks of 96 runs of a small linear network stay in a core's second-level cache and are long
+# Blocks of 100 runs of a small linear network stay in a core's second-level cache and are long
 # enough for SIMD (measured: 64 to 128 are alike, 200 is four times slower). Other networks gain
 # little from company: their products are called one by one. A large one fills the machine alone.
-_LINEAR_LANES, _OTHER_LANES = 96, 8
+_LINEAR_LANES, _OTHER_LANES = 100, 8
 _WIDEST_IN_LANES, _LARGEST_IN_LANES = 32, 200_000
 _CALL_SECONDS = 0.5  # how long one compiled call may take before interrupts and progress get a turn
 _BUFFER_BYTES = 4 * 2**20  # what one compiled call may record before it is copied out
@@ -54,11 +54,10 @@ def _lanes(objective: Objective) -> int:
 
 
 class _State(eqx.Module):
-    """A block in flight: weights with the lanes last, the step it is at, and who has diverged."""
+    """A block in flight: weights with the lanes last, and how many steps began at a finite loss."""
 
     weights: Weights
-    step: Int[Array, ""]
-    divergence_step: Int[Array, " lanes"]
+    survived: Int[Array, " lanes"]
 
 
 def _value_and_gradient(objective: Objective, weights: Weights) -> tuple[Array, Weights]:
@@ -70,10 +69,8 @@ def _value_and_gradient(objective: Objective, weights: Weights) -> tuple[Array, 
 
 def _step(objective: Objective, rates: Array, state: _State) -> tuple[Array, _State]:
     value, slopes = _value_and_gradient(objective, state.weights)
-    fresh = ~jnp.isfinite(value) & (state.divergence_step < 0)
     moved = tuple(w - rates * s for w, s in zip(state.weights, slopes, strict=True))
-    diverged = jnp.where(fresh, state.step, state.divergence_step)
-    return value, _State(moved, state.step + 1, diverged)
+    return value, _State(moved, state.survived + jnp.isfinite(value))
 
 
 def _steps(objective: Objective, rates: Array, state: _State, count: Array) -> _State:
@@ -118,11 +115,9 @@ def _advance(
 
 @eqx.filter_jit
 def _look(objective: Objective, observe: Observe | None, state: _State) -> tuple[Any, Array]:
-    """What there is to record at the last step, and who has diverged there."""
+    """What there is to record at the last step, and how many steps had a finite loss with it."""
     value, _ = _value_and_gradient(objective, state.weights)
-    fresh = ~jnp.isfinite(value) & (state.divergence_step < 0)
-    diverged = jnp.where(fresh, state.step, state.divergence_step)
-    return (value, _observation(observe, state.weights)), diverged
+    return (value, _observation(observe, state.weights)), state.survived + jnp.isfinite(value)
 
 
 # --- recording -----------------------------------------------------------------------------------
@@ -160,9 +155,10 @@ class Recorder:
         """Make room for the records of these runs, or say that there is none."""
         lanes, runs = _lanes(objective), starts[0].shape[0]
         records = -(-steps // record_every) + 1  # multiples below the last step, and that one
-        block = tuple(jnp.zeros((*array.shape[1:], lanes), array.dtype) for array in starts)
-        loss = jnp.zeros(lanes, starts[0].dtype)
-        one = jax.eval_shape(lambda weights: (loss, _observation(observe, weights)), block)
+        dtype = starts[0].dtype
+        block = tuple(jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype) for a in starts)
+        seen = jax.eval_shape(lambda weights: _observation(observe, weights), block)
+        one = (jax.ShapeDtypeStruct((lanes,), dtype), seen)
         nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
         total = nbytes // lanes * runs * records
         if total > RECORD_LIMIT:
@@ -171,8 +167,10 @@ class Recorder:
                 f"{records} records take {total / 2**30:.1f} GiB; raise `record_every` or "
                 "give `observe`."
             )
-        capacity = int(np.clip(_BUFFER_BYTES // nbytes, 1, 256))
-        buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), one)
+        # Few sizes, so that few loops are compiled; a large buffer is costly to pass around.
+        wanted = next(size for size in (1, 16, 256) if size >= min(records - 1, 256))
+        capacity = int(np.clip(_BUFFER_BYTES // nbytes, 1, wanted))
+        buffers = jax.tree.map(lambda leaf: np.zeros((capacity, *leaf.shape), leaf.dtype), one)
 
         def room(leaf: Any) -> np.ndarray:
             return np.empty((runs, records, *leaf.shape[:-1]), leaf.dtype)
@@ -246,7 +244,7 @@ def _run_block(
     real, lanes = runs.stop - runs.start, recorder.lanes
     places = np.minimum(np.arange(runs.start, runs.start + lanes), runs.stop - 1)  # pad: last run
     weights = tuple(jnp.asarray(np.moveaxis(array[places], 0, -1)) for array in starts)
-    state = _State(weights, jnp.asarray(0), jnp.full(lanes, -1))
+    state = _State(weights, jnp.zeros(lanes, int))
     lane_rates = jnp.asarray(rates[places])
     capacity = recorder.buffers[0].shape[0]
     pace = _Pace(int(recorder.steps[-1]), recorder.record_every, capacity)
@@ -259,12 +257,13 @@ def _run_block(
         )  # fmt: skip
         if first is not None:
             recorder.write(runs, first, count, records)
-        state.step.block_until_ready()
+        state.survived.block_until_ready()
         meter.add(real * inner * count)
-    last, diverged = _look(objective, recorder.observe, state)
+    last, survived = _look(objective, recorder.observe, state)
     last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
     recorder.write(runs, recorder.steps.size - 1, 1, last)
-    recorder.kept.divergence_step[runs] = np.asarray(diverged)[:real]
+    survived = np.asarray(survived)[:real]  # all steps and the last look, or up to the divergence
+    recorder.kept.divergence_step[runs] = np.where(survived > recorder.steps[-1], -1, survived)
     for room, array in zip(recorder.kept.final, state.weights, strict=True):
         room[runs] = np.moveaxis(np.asarray(array), -1, 0)[:real]
 
@@ -293,4 +292,4 @@ class _Pace:
             yield (index if past == 0 else None), inner, count
             done += inner * count
             ratio = _CALL_SECONDS / max(clock.perf_counter() - started, 1e-9)
-            budget = max(1, int(inner * count * min(max(ratio, 0.25), 4.0)), budget // 4)
+            budget = max(1, int(inner * count * min(max(ratio, 0.25), 64.0)), budget // 4)

@@ -1,0 +1,97 @@
+"""How a large Hessian's eigenvalues are distributed, from products with random vectors.
+
+For a unit vector v and the tridiagonal projection T of H after m Lanczos steps from v, with
+eigenvalues theta_i and eigenvectors s_i,
+
+    v^T f(H) v = sum_i s_i[0]^2 f(theta_i)    for polynomials f up to degree 2 m - 1
+
+(Gauss quadrature). Over random v the left side has the mean tr f(H) / p, the integral of f over the
+distribution of eigenvalues; so the theta_i with the weights s_i[0]^2, averaged over several v,
+stand for that distribution [ubaru2017]. Re-orthogonalisation keeps copies of eigenvalues out.
+
+[ubaru2017] S. Ubaru, J. Chen, Y. Saad, "Fast estimation of tr(f(A)) via stochastic Lanczos
+    quadrature", SIAM J. Matrix Anal. Appl. 38, 2017.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from thalweg._checks import require_count, require_positive
+from thalweg._typing import Weights
+from thalweg.curvature.davidson import Product
+from thalweg.curvature.spectrum import hessian_product
+from thalweg.objective import Objective
+
+_EXHAUSTED = 1e-12  # of the largest entry: what is left of the vector is rounding
+
+
+class SpectralDensity(NamedTuple):
+    """A distribution of eigenvalues: nodes with weights that sum to 1 over all probes.
+
+    Attributes:
+        nodes: where, one row per probe; padded with zeros of weight zero.
+        weights: how much.
+        matvecs: the products that it took.
+    """
+
+    nodes: Float[np.ndarray, "probes steps"]
+    weights: Float[np.ndarray, "probes steps"]
+    matvecs: int
+
+    def mean_of(self, values: Float[np.ndarray, "probes steps"]) -> tuple[float, float]:
+        """The mean of a function of the eigenvalues, given at the nodes, and its standard error."""
+        by_probe = np.sum(self.weights * values, axis=1) * len(self.weights)
+        spread = by_probe.std(ddof=1) / np.sqrt(by_probe.size) if by_probe.size > 1 else np.inf
+        return float(by_probe.mean()), float(spread)
+
+    def smoothed(
+        self, places: Float[np.ndarray, " places"], width: float
+    ) -> Float[np.ndarray, " places"]:
+        """The density at these places, each node spread by a Gaussian of this width."""
+        require_positive("width", width)
+        away = (places[:, None] - self.nodes.ravel()) / width
+        bells = np.exp(-(away**2) / 2) / (width * np.sqrt(2 * np.pi))
+        return bells @ self.weights.ravel()
+
+
+def spectral_density(
+    objective: Objective, weights: Weights, *, probes: int = 8, steps: int = 64, seed: int = 0
+) -> SpectralDensity:
+    """The distribution of the Hessian's eigenvalues; costs probes x steps products."""
+    objective.network.check(weights)
+    probes, steps = require_count("probes", probes), require_count("steps", steps)
+    point = tuple(jnp.asarray(array) for array in weights)
+    size, random = objective.network.size, np.random.default_rng(seed)
+    steps = min(steps, size)
+    nodes, shares, matvecs = np.zeros((probes, steps)), np.zeros((probes, steps)), 0
+    for probe in range(probes):
+        start = random.standard_normal(size)
+        projection = _projection(hessian_product(objective, point), start, steps)
+        taken = projection.shape[0]
+        values, vectors = np.linalg.eigh(projection)
+        nodes[probe, :taken], shares[probe, :taken] = values, vectors[0] ** 2 / probes
+        matvecs += taken
+    return SpectralDensity(nodes, shares, matvecs)
+
+
+def _projection(
+    product: Product, start: Float[np.ndarray, " size"], steps: int
+) -> Float[np.ndarray, "taken taken"]:
+    """The tridiagonal projection after so many steps, or fewer where the space is exhausted."""
+    basis = np.empty((steps, start.size))
+    basis[0] = start / np.linalg.norm(start)
+    matrix = np.zeros((steps, steps))
+    for index in range(steps):
+        image = product(basis[index])
+        matrix[index, index] = basis[index] @ image
+        for _ in range(2):  # twice is enough
+            image = image - (basis[: index + 1] @ image) @ basis[: index + 1]
+        rest = float(np.linalg.norm(image))
+        if index + 1 == steps or rest <= _EXHAUSTED * np.abs(matrix).max():
+            return matrix[: index + 1, : index + 1]
+        basis[index + 1] = image / rest
+        matrix[index, index + 1] = matrix[index + 1, index] = rest
+    return matrix
