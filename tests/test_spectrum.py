@@ -125,6 +125,25 @@ def test_sharpness_is_the_largest_eigenvalue_where_power_iteration_finds_the_oth
     assert tw.smallest_eigenvalue(objective, ones).value == pytest.approx(-15, rel=1e-13)
 
 
+def test_on_the_plateau_twenty_power_iterations_find_the_wrong_end():
+    """marion2024's network just before it learns: the most negative eigenvalue is the larger one."""
+    x, y, _ = tw.data.gaussian_regression(jax.random.key(0))
+    network = tw.LinearNetwork([5] * 10 + [1])
+    objective = tw.Objective(network, tw.Regression(x, y, scale=1.0))
+    keys = jax.random.split(jax.random.key(1), 40)
+    start = initialisation.gaussian(network, 0.25, key=keys[17])
+    run = tw.descend(objective, start, learning_rate=0.02, steps=200, record_every=200)
+    path = spectrum_along(objective, run.weights)
+    hessian = np.asarray(objective.hessian(run.final))
+    exact = np.linalg.eigvalsh(hessian)
+    assert -exact[0] > 2 * exact[-1]
+    direction = np.random.default_rng(0).normal(size=network.size)
+    for _ in range(20):
+        direction = hessian @ (direction / np.linalg.norm(direction))
+    assert np.linalg.norm(direction) > 2 * exact[-1]  # what would be reported as the sharpness
+    assert abs(path.largest[-1] - exact[-1]) <= path.largest_error[-1] <= 1e-6 * -exact[0]
+
+
 # --- operators with a chosen spectrum ---------------------------------------------------------
 
 

@@ -90,7 +90,7 @@ def _draw_sharpness(axes: Axes, results: xr.Dataset, colours: Sequence[str]) -> 
     axes.axhspan(1e-9, bound, color="0.5", alpha=0.16, linewidth=0)
     axes.annotate(
         f"no minimiser is\nflatter than {bound:.1f}", (0.01, bound), xytext=(0, -3), va="top",
-        xycoords=("axes fraction", "data"), **_NOTE,
+        xycoords=("axes fraction", "data"), bbox={"fc": "0.92", "ec": "none", "pad": 1}, **_NOTE,
     )  # fmt: skip
     low = float(np.nanmin(np.where(results.sharpness > 0, results.sharpness, np.nan)))
     top = max(2 * 2 / float(results.learning_rate.min()), 2 * bound)

@@ -12,8 +12,9 @@ from jax.flatten_util import ravel_pytree
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
 from thalweg import data, initialisation
-from thalweg._typing import Scalar, Weights
+from thalweg._typing import Weights
 from thalweg.bench.comparison import Comparison, best_of
+from thalweg.bench.descent import plain_loss
 from thalweg.curvature import extreme_eigenvalues, spectrum_along
 from thalweg.curvature.spectrum import hessian_product
 from thalweg.dynamics import descend
@@ -38,11 +39,7 @@ def sharpness_along_runs() -> Comparison:
     starts = jax.vmap(lambda key: initialisation.gaussian(network, 0.3, key=key))(keys)
     run = descend(objective, starts, learning_rate=0.02, steps=_STEPS, record_every=_EVERY)
 
-    def loss(weights: Weights) -> Scalar:
-        hidden = drawn.x.T
-        for matrix in weights:
-            hidden = matrix @ hidden
-        return jnp.mean((hidden[0] - drawn.y) ** 2)
+    loss = plain_loss(drawn)
 
     @eqx.filter_jit
     def power(weights: Weights, direction: jax.Array) -> jax.Array:

@@ -1,6 +1,7 @@
 """Descent steps: batched small networks against JAX used plainly, and MNIST against torch."""
 
 import importlib
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,18 @@ from thalweg.problem import Classification, Regression
 _PLAIN_STEPS, _OUR_STEPS, _NETWORKS = 1000, 10_000, 1000
 
 
+def plain_loss(drawn: data.LinearData) -> Callable[[Weights], Scalar]:
+    """The mean square over the raw samples, as a script would write it."""
+
+    def loss(weights: Weights) -> Scalar:
+        hidden = drawn.x.T
+        for matrix in weights:
+            hidden = matrix @ hidden
+        return jnp.mean((hidden[0] - drawn.y) ** 2)
+
+    return loss
+
+
 def small_networks() -> Comparison:
     """marion2024's network (5 features, depth 10): one jitted update per Python step, or a batch.
 
@@ -30,11 +43,7 @@ def small_networks() -> Comparison:
     keys = jax.random.split(jax.random.key(1), _NETWORKS)
     starts = jax.vmap(lambda key: initialisation.gaussian(network, 0.3, key=key))(keys)
 
-    def loss(weights: Weights) -> Scalar:
-        hidden = drawn.x.T
-        for matrix in weights:
-            hidden = matrix @ hidden
-        return jnp.mean((hidden[0] - drawn.y) ** 2)
+    loss = plain_loss(drawn)
 
     @jax.jit
     def update(weights: Weights, rate: float) -> Weights:
