@@ -126,7 +126,7 @@ def test_sharpness_is_the_largest_eigenvalue_where_power_iteration_finds_the_oth
 
 
 def test_on_the_plateau_twenty_power_iterations_find_the_wrong_end():
-    """marion2024's network just before it learns: the most negative eigenvalue is the larger one."""
+    """marion2024's network before it learns: the most negative eigenvalue is the larger one."""
     x, y, _ = tw.data.gaussian_regression(jax.random.key(0))
     network = tw.LinearNetwork([5] * 10 + [1])
     objective = tw.Objective(network, tw.Regression(x, y, scale=1.0))
