@@ -15,7 +15,7 @@ A residual proves that an eigenvalue is near, not that it is the last one. So be
 called converged, fresh random directions have to leave it where it is: this is what a start at an
 eigenvector that used to be extreme, or a repeated eigenvalue, would otherwise get past. And where
 eigenvalues crowd, the last one may lie beyond the residual of the one that was found, so an error
-is ten residuals (none of our tests needed more than two).
+is ten residuals.
 
 [wu2000] K. Wu, H. Simon, "Thick-restart Lanczos method for large symmetric eigenvalue problems",
     SIAM J. Matrix Anal. Appl. 22, 2000.
