@@ -1,13 +1,14 @@
 """The command line, called in this process: what it writes, prints and refuses."""
 
 import json
+import signal
 import sys
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from thalweg import cli
+from thalweg import cli, experiment
 
 
 @pytest.fixture
@@ -87,6 +88,17 @@ def test_an_unknown_benchmark_is_refused(thalweg):
     code, _, complaint = thalweg("bench", "nonsense")
     assert code == 2
     assert "A benchmark must be one of descent, flow, curvature, got 'nonsense'" in complaint
+
+
+def test_an_interrupt_ends_with_a_word_and_code_130(thalweg, monkeypatch, tmp_path):
+    """The signal comes in the middle of the work; `sys.exit` stands in for the end."""
+    monkeypatch.setattr(experiment, "perform", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cli.os, "_exit", sys.exit)
+    code, _, complaint = thalweg("run", "--out", tmp_path / "none")
+    assert code == 130
+    assert "interrupted" in complaint
+    assert not (tmp_path / "none").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_version_is_printed(thalweg):

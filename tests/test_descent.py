@@ -237,7 +237,7 @@ def test_an_interrupt_stops_all_blocks():
             tw.Objective(network, regression()), start(network, (1000,)), learning_rate=0.1,
             steps=1_000_000, record_every=1_000_000, progress=interrupt,
         )  # fmt: skip
-    assert len(calls) <= 12  # at most the first call of each of the 11 blocks
+    assert len(calls) <= 10  # at most the first call of each of the 10 blocks
 
 
 def test_float32_stays_float32():

@@ -4,10 +4,12 @@ Exit codes: 0 done, 1 a verdict failed, 2 bad input (one sentence on the error s
 """
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -29,14 +31,24 @@ err = Console(stderr=True)
 
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit code 2."""
+    before = signal.signal(signal.SIGINT, _stop_at_once)
     try:
         app()
     except InputError as error:
         err.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("interrupted", highlight=False)
-        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_at_once(*_: Any) -> None:
+    """End here: an exception cannot be thrown through compiled code, and would crash inside of it.
+
+    Commands write their results in one go at the end, so that nothing half done is left behind.
+    """
+    err.show_cursor(True)
+    err.print("interrupted", highlight=False)
+    os._exit(130)
 
 
 def _show_version(wanted: bool | None) -> None:
