@@ -7,7 +7,7 @@ import sys
 PUBLIC = """
 Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression SharedNetwork
 TargetMatrix adversarial curvature data descend distance dynamics extreme_eigenvalues flow
-initialisation measurement network objective problem sharpness smallest_eigenvalue
+initialisation measurement network objective problem sharpness smallest_eigenvalue theorems
 """
 
 

@@ -17,6 +17,7 @@ from thalweg import data as data
 from thalweg import dynamics as dynamics
 from thalweg import initialisation as initialisation
 from thalweg import measurement as measurement
+from thalweg import theorems as theorems
 from thalweg._checks import InputError as InputError
 from thalweg._version import __version__ as __version__
 from thalweg.curvature import extreme_eigenvalues as extreme_eigenvalues
