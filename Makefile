@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run test lint bench format clean
+.PHONY: run test lint bench docs format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -30,6 +30,10 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	$(BIN)/thalweg bench
+
+# What is written by the code: the page of all statements.
+docs: $(READY)
+	$(BIN)/python docs/write_theorems.py
 
 format: $(READY)
 	$(BIN)/ruff format .

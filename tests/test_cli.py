@@ -105,3 +105,66 @@ def test_the_version_is_printed(thalweg):
     from thalweg import __version__
 
     assert thalweg("--version")[:2] == (0, f"{__version__}\n")
+
+
+def test_certify_says_what_holds_and_what_does_not(thalweg):
+    code, printed, _ = thalweg("certify", "--depth", 3, "--white", "--start", "balanced")
+    assert code == 0
+    assert "sharpness of the minimiser, at least" in printed
+    assert "What does not apply, and why" in printed
+
+
+def test_certify_prints_json(thalweg):
+    code, printed, _ = thalweg("certify", "--depth", 2, "--learning-rate", 0.01, "--json")
+    assert code == 0
+    found = {each["statement"]: each for each in json.loads(printed)["certificates"]}
+    assert found["marion2024:thm2"]["verdict"] == "confirmed"
+    assert found["arora2019:thm1"]["verdict"] == "not applicable"
+
+
+def test_theorems_can_be_listed_by_paper(thalweg):
+    code, printed, _ = thalweg("theorems", "--paper", "marion2024", "--json")
+    assert code == 0
+    rows = json.loads(printed)
+    assert {row["statement"].split(":")[0] for row in rows} == {"marion2024"}
+    assert all(row["meaning"] and row["code"] and row["tests"] for row in rows)
+    code, printed, _ = thalweg("theorems", "--paper", "arora2019")
+    assert code == 0
+    assert "arora2019:thm1" in printed
+    code, _, error = thalweg("theorems", "--paper", "nobody2020")
+    assert code == 2
+    assert "`paper` must be one of arora2019, elkabetz2021, marion2024" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("depht = 3", "must not set `depht`, which no experiment has; did you mean `depth`?"),
+        ("depth = ", "must be a TOML file"),
+        ("depth = -1", "`depth` must be a whole number >= 1, got -1"),
+        ("start = 'zero'", "`start` must be one of gaussian, balanced, residual, got 'zero'"),
+    ],
+)
+def test_a_broken_experiment_file_gets_one_sentence(thalweg, tmp_path, text, sentence):
+    file = tmp_path / "experiment.toml"
+    file.write_text(text)
+    code, _, error = thalweg("certify", file)
+    assert code == 2
+    assert sentence in error.replace("\n", " ")
+
+
+def test_a_file_that_is_not_there_gets_one_sentence(thalweg, tmp_path):
+    code, _, error = thalweg("run", tmp_path / "none.toml")
+    assert code == 2
+    assert "The experiment must be a file that can be read" in error
+
+
+def test_a_file_and_the_command_line_describe_one_experiment(thalweg, tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text("depth = 2\ntime = 1.0\nlearning_rates = [0.1]\nstart = 'residual'\n")
+    code, printed, _ = thalweg("run", file, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    assert [row["learning rate"] for row in json.loads(printed)["runs"]] == ["0.1"]
+    results = xr.open_zarr(tmp_path / "out" / "results.zarr")
+    assert results.attrs["experiment_depth"] == 2
+    assert results.attrs["experiment_start"] == "residual"

@@ -6,8 +6,8 @@ import sys
 
 PUBLIC = """
 Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression SharedNetwork
-TargetMatrix adversarial curvature data descend distance dynamics extreme_eigenvalues flow
-initialisation measurement network objective problem sharpness smallest_eigenvalue theorems
+TargetMatrix adversarial certified_step certify curvature data descend distance dynamics extreme_eigenvalues flow
+initialisation measurement network objective problem sharpness smallest_eigenvalue theorems tube tubes
 """
 
 

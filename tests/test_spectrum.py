@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import thalweg as tw
 from thalweg import adversarial, initialisation
 from thalweg._checks import InputError
-from thalweg.curvature import dense_spectrum, extreme_eigenvalues, spectrum_along
+from thalweg.curvature import SpectrumObserver, dense_spectrum, extreme_eigenvalues, spectrum_along
 from thalweg.curvature.davidson import extreme_pairs
 from thalweg.curvature.lanczos import ends_of, project
 from thalweg.network import Convolution, Dense, SharedNetwork
@@ -189,6 +189,20 @@ def test_no_spectrum_fools_the_search(kind, size, seed):
         assert abs(value - truth) <= min(error, 1e-8 * norm)  # the default tolerance
 
 
+@given(st.sampled_from(AWKWARD), st.sampled_from([12, 60, 150]), st.integers(0, 10**6))
+def test_one_end_alone_is_as_sure_and_never_dearer(kind, size, seed):
+    matrix = with_spectrum(awkward(kind, size, np.random.default_rng(seed)), seed)
+    exact = np.linalg.eigvalsh(matrix)
+    both = extreme_pairs(lambda v: matrix @ v, size, seed=seed)
+    low = extreme_pairs(lambda v: matrix @ v, size, ends="smallest", seed=seed)
+    high = extreme_pairs(lambda v: matrix @ v, size, ends="largest", seed=seed)
+    assert low.largest.size == high.smallest.size == 0
+    assert abs(low.smallest[0] - exact[0]) <= low.smallest_errors[0]
+    assert abs(high.largest[0] - exact[-1]) <= high.largest_errors[0]
+    # Never dearer but for chance: the probes are drawn at other times.
+    assert max(low.products, high.products) <= 1.5 * both.products + 8
+
+
 @given(st.sampled_from(AWKWARD), st.integers(0, 10**6))
 def test_a_start_at_eigenvectors_that_are_no_longer_extreme_is_seen_through(kind, seed):
     size = 60
@@ -253,6 +267,36 @@ def test_the_ends_along_a_batch_of_runs_are_those_of_each_point(name):
         norm = np.abs(exact).max()
         assert abs(path.largest[index] - exact[-1]) <= path.largest_error[index] <= 1e-6 * norm
         assert abs(path.smallest[index] - exact[0]) <= path.smallest_error[index] <= 1e-6 * norm
+
+
+def test_the_ends_can_be_had_while_a_batch_descends():
+    """Oracle: the dense spectrum at the weights of the same run."""
+    objective = objectives()["deep scalar"]
+    weights = tuple(
+        0.4 * np.random.default_rng(1).normal(size=(4, *shape))
+        for shape in objective.network.shapes
+    )
+    how = {"learning_rate": np.array([0.01, 0.02, 1e4, 0.02]), "steps": 40, "record_every": 20}
+    watched = tw.descend(objective, weights, observe=SpectrumObserver(objective), **how)
+    kept = tw.descend(objective, weights, **how)
+    assert watched.weights == ()
+    assert watched.observed.largest.shape == (4, 3)
+    assert np.isnan(watched.observed.largest[2, -1])  # diverged
+    spectrum = jax.jit(lambda weights: dense_spectrum(objective, weights))
+    for index in np.ndindex(4, 3):
+        point = tuple(array[index] for array in kept.weights)
+        if not all(np.isfinite(array).all() for array in point):
+            continue
+        values = np.asarray(spectrum(point))
+        norm = np.abs(values).max()
+        for found, error, truth in (
+            (watched.observed.smallest, watched.observed.smallest_error, values[0]),
+            (watched.observed.largest, watched.observed.largest_error, values[-1]),
+        ):
+            assert abs(found[index] - truth) <= error[index]
+            assert error[index] <= 1e-6 * norm  # the default tolerance
+    alone = SpectrumObserver(objective)(tuple(array[0, 0] for array in kept.weights))
+    np.testing.assert_allclose(alone.largest, watched.observed.largest[0, 0], rtol=1e-6)
 
 
 def test_what_is_known_along_a_run_halves_the_products():

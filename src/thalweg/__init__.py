@@ -34,3 +34,6 @@ from thalweg.objective import Objective as Objective
 from thalweg.problem import Classification as Classification
 from thalweg.problem import Regression as Regression
 from thalweg.problem import TargetMatrix as TargetMatrix
+from thalweg.theorems import certify as certify
+from thalweg.tubes import certified_step as certified_step
+from thalweg.tubes import tube as tube

@@ -16,6 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from thalweg._checks import InputError
 from thalweg._version import __version__
@@ -67,36 +68,46 @@ def options(
     """Options of every command."""
 
 
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An experiment in TOML; without one, the built-in experiment.", metavar="[FILE]"
+    ),
+]
+LearningRates = Annotated[
+    list[float] | None, typer.Option("--learning-rate", help="May be given several times.")
+]
+Depth = Annotated[int | None, typer.Option(help="How many layers.")]
+Start = Annotated[str | None, typer.Option(help="gaussian, balanced or residual.")]
+InitScale = Annotated[float | None, typer.Option(help="Standard deviation of what is drawn.")]
+Time = Annotated[float | None, typer.Option(help="How long: learning rate x steps.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of data and start.")]
+White = Annotated[bool | None, typer.Option("--white/--raw", help="Whiten the samples or not.")]
+
+
 @app.command()
 def run(
+    file: File = None,
     folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path(
         "thalweg-run"
     ),
-    learning_rate: Annotated[
-        list[float] | None, typer.Option(help="A learning rate; may be given several times.")
-    ] = None,
-    depth: Annotated[int | None, typer.Option(help="How many layers.")] = None,
-    init_scale: Annotated[
-        float | None, typer.Option(help="Standard deviation of the starting weights.")
-    ] = None,
-    time: Annotated[float | None, typer.Option(help="How long: learning rate x steps.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of data and start.")] = None,
+    learning_rate: LearningRates = None,
+    depth: Depth = None,
+    start: Start = None,
+    init_scale: InitScale = None,
+    time: Time = None,
+    seed: Seed = None,
+    white: White = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Descend and flow from one start; draw loss, sharpness and distance; write a report."""
     from thalweg import report
-    from thalweg.experiment import Experiment, perform
+    from thalweg.experiment import perform
 
-    changes = {
-        "learning_rates": tuple(learning_rate) if learning_rate else None,
-        "depth": depth,
-        "init_scale": init_scale,
-        "time": time,
-        "seed": seed,
-    }
-    experiment = replace(
-        Experiment(), **{name: value for name, value in changes.items() if value is not None}
-    )
+    experiment = _experiment(
+        file, learning_rates=tuple(learning_rate) if learning_rate else None, depth=depth,
+        start=start, init_scale=init_scale, time=time, seed=seed, white=white,
+    )  # fmt: skip
     columns = (TextColumn("{task.description:>10}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bars:
         tasks = {name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "spectrum")}
@@ -121,6 +132,74 @@ def run(
 
 
 @app.command()
+def certify(
+    file: File = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of the descent that is to be guaranteed.")
+    ] = None,
+    target_loss: Annotated[
+        float | None, typer.Option(help="To be reached; a hundredth of the excess if not given.")
+    ] = None,
+    depth: Depth = None,
+    start: Start = None,
+    init_scale: InitScale = None,
+    time: Time = None,
+    radius: Annotated[
+        float | None, typer.Option(help="How near descent is to stay to the flow.")
+    ] = None,
+    seed: Seed = None,
+    white: White = None,
+    simulated: Annotated[
+        bool, typer.Option("--run", help="Simulate, and compare what is promised with it.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the certificates as JSON.")
+    ] = False,
+) -> None:
+    """Say which published guarantees hold for this training, by what margin, promising what."""
+    from thalweg import theorems
+
+    experiment = _experiment(
+        file, depth=depth, start=start, init_scale=init_scale, time=time, radius=radius, seed=seed,
+        white=white,
+    )  # fmt: skip
+    case = experiment.case(learning_rate or experiment.learning_rates[0], target_loss)
+    with err.status("simulating ..." if simulated else "checking ..."):
+        case = theorems.simulate(case) if simulated else case
+        found = theorems.certify_case(case)
+    if as_json:
+        print(found.to_json())
+    else:
+        out.print(found)
+    if found.violated:
+        err.print(f"violated: {', '.join(each.reference for each in found.violated)}")
+        raise typer.Exit(1)
+
+
+@app.command(name="theorems")
+def list_theorems(
+    paper: Annotated[
+        str | None, typer.Option(help="Only the statements of this paper, by its key.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List every statement that the package knows: what it says, where it is, how loose it was."""
+    from thalweg.theorems import catalogue
+    from thalweg.theorems.certificate import plain_table
+
+    rows = catalogue.rows(paper)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = plain_table("statement", "meaning", "code", "looseness")
+    for row in rows:
+        name = row["statement"] + (" (ours)" if row["ours"] else "")
+        table.add_row(*map(Text, (name, row["meaning"], row["code"], row["looseness"])))
+    out.print(table)
+    out.print(f"{len(rows)} statements; (ours) stands in no paper.", highlight=False)
+
+
+@app.command()
 def bench(
     names: Annotated[
         list[str] | None, typer.Argument(help="Which ones; all where none is named.")
@@ -137,6 +216,14 @@ def bench(
         print(json.dumps(rows, indent=1))
         return
     _print_rows("Speed next to the plain way", rows)
+
+
+def _experiment(file: Path | None, **changes: Any) -> Any:
+    """The experiment of a file, or the built-in one, with what was given on the command line."""
+    from thalweg.experiment import Experiment, read
+
+    given = {name: value for name, value in changes.items() if value is not None}
+    return replace(Experiment() if file is None else read(file), **given)
 
 
 def _print_rows(title: str, rows: list[dict[str, str]]) -> None:

@@ -7,25 +7,38 @@ fewer records than the others is padded with NaN.
 """
 
 import platform
+import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from importlib.metadata import version
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from thalweg import data, initialisation
 from thalweg._checks import InputError, require_count, require_positive
+from thalweg._typing import Weights
 from thalweg._version import __version__
 from thalweg.curvature import SpectrumPath, minimiser_sharpness_bounds, spectrum_along
 from thalweg.dynamics import Descent, Flow, descend, distance, flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
+from thalweg.theorems import Case, RandomStart
 
 Progress = Callable[[str, float], None]
+
+STARTS: dict[str, Callable[..., Weights]] = {
+    "gaussian": initialisation.gaussian,
+    "balanced": initialisation.balanced,
+    "residual": initialisation.residual,
+}
+"""How the weights may be drawn; each takes a network, a scale and a key."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,15 @@ class Experiment:
     samples: int = 50
     features: int = 5
     noise: float = 1.0
+    white: bool = False
     depth: int = 10
+    start: str = "gaussian"
     init_scale: float = 0.3
     learning_rates: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
     time: float = 16.0
     every: float = 0.1
     seed: int = 0
+    radius: float = 0.01
     rtol: float = 1e-8
     atol: float = 1e-10
     kind: str = field(default="deep linear regression", init=False)
@@ -48,8 +64,10 @@ class Experiment:
     def __post_init__(self):
         for name in ("samples", "features", "depth"):
             require_count(name, getattr(self, name))
-        for name in ("init_scale", "time", "every", "rtol", "atol", "learning_rates"):
+        for name in ("init_scale", "time", "every", "radius", "rtol", "atol", "learning_rates"):
             require_positive(name, getattr(self, name))
+        if self.start not in STARTS:
+            raise InputError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
         if not self.learning_rates:
             raise InputError("`learning_rates` must hold at least one learning rate.")
         slowest = max(self.learning_rates)
@@ -68,21 +86,72 @@ class Experiment:
         drawn = data.gaussian_regression(
             self._key(0), samples=self.samples, features=self.features, noise=self.noise
         )
-        network = LinearNetwork([self.features] * self.depth + [1])
-        return Objective(network, Regression(drawn.x, drawn.y, scale=1.0))
+        x = data.whiten(drawn.x).x if self.white else drawn.x
+        return Objective(self._network(), Regression(x, drawn.y, scale=1.0))
 
-    def start(self, objective: Objective):
+    def weights(self, objective: Objective) -> Weights:
         """The weights that all runs start from."""
-        return initialisation.gaussian(objective.network, self.init_scale, key=self._key(1))
+        return STARTS[self.start](objective.network, self.init_scale, key=self._key(1))
+
+    def case(self, learning_rate: float | None = None, target_loss: float | None = None) -> Case:
+        """What theorems are asked about: a hundredth of the excess loss, if no target is given."""
+        objective = self.objective()
+        weights, problem = self.weights(objective), objective.problem
+        assert isinstance(problem, Regression)
+        if target_loss is None:
+            lowest = float(problem.minimum)
+            target_loss = lowest + 0.01 * (float(objective(weights)) - lowest)
+        return Case(
+            objective,
+            weights,
+            learning_rate=learning_rate,
+            target_loss=target_loss,
+            time=self.time,
+            radius=self.radius,
+            random_start=RandomStart(self.start, self.init_scale),
+        )
+
+    def _network(self) -> LinearNetwork:
+        """One output; a residual network has square layers and a random unit readout."""
+        if self.start != "residual":
+            return LinearNetwork([self.features] * self.depth + [1])
+        readout = jax.random.normal(self._key(2), (self.features,))
+        return LinearNetwork([self.features] * (self.depth + 1), readout / jnp.linalg.norm(readout))
 
     def _key(self, purpose: int):
         return jax.random.fold_in(jax.random.key(self.seed), purpose)
 
 
+def read(path: Path) -> Experiment:
+    """The experiment that a TOML file describes: the fields of `Experiment`, all optional."""
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"The experiment must be a file that can be read, got {path}: {error.strerror}."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be a TOML file: {error}.") from error
+    known = [each.name for each in fields(Experiment) if each.init]
+    for name, value in settings.items():
+        if name not in known:
+            nearest = get_close_matches(name, known, 1)
+            hint = (
+                f"; did you mean `{nearest[0]}`?" if nearest else f"; known are {', '.join(known)}."
+            )
+            raise InputError(f"{path} must not set `{name}`, which no experiment has{hint}")
+        if isinstance(value, list):
+            settings[name] = tuple(value)
+    try:
+        return Experiment(**settings)
+    except TypeError as error:
+        raise InputError(f"{path} has a value of the wrong kind: {error}.") from error
+
+
 def perform(experiment: Experiment, progress: Progress = lambda stage, share: None) -> xr.Dataset:
     """Run the experiment: loss, distance to the flow and sharpness of every run, over time."""
     objective = experiment.objective()
-    weights = experiment.start(objective)
+    weights = experiment.weights(objective)
     runs = []
     for number, rate in enumerate(experiment.learning_rates):
         progress("descent", number / len(experiment.learning_rates))

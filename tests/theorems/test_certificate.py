@@ -53,6 +53,13 @@ def test_nan_at_one_step_never_confirms():
     assert np.isnan(claim.margin)
 
 
+def test_a_claim_about_no_step_confirms_nothing():
+    claim = Claim("at late steps", np.zeros(0), 1.0, np.zeros(0))
+    certificate = Certificate("paper:thm", "title", (GOOD,), (claim,))
+    assert certificate.verdict is Verdict.UNDECIDED
+    assert "nan" in str(certificate)
+
+
 def test_a_claim_along_a_run_knows_its_closest_step():
     claim = Claim("f <= g", np.array([1.0, 4.0, 2.0]), np.array([3.0, 5.0, 4.0]))
     assert claim.margin == 1.0
@@ -113,6 +120,11 @@ def test_conclusions_are_drawn_only_where_the_assumptions_hold():
     text = str(refused)
     assert "A number below one has a half below a half: not applicable" in text
     assert "x <= 1" in text
+
+
+def test_square_brackets_are_printed_as_they_are():
+    claim = Claim("P[margin >= c] <= 1", 0.5, 1.0)
+    assert "P[margin >= c] <= 1" in str(Certificate("paper:thm", "P[x]", (claim,)))
 
 
 def test_answers_are_sorted_by_strength():

@@ -30,6 +30,7 @@ from thalweg.curvature.minimisers import posterior_sharpness_bound as posterior_
 from thalweg.curvature.minimisers import (
     small_start_sharpness_bounds as small_start_sharpness_bounds,
 )
+from thalweg.curvature.path import SpectrumObserver as SpectrumObserver
 from thalweg.curvature.path import SpectrumPath as SpectrumPath
 from thalweg.curvature.path import spectrum_along as spectrum_along
 from thalweg.curvature.regions import BoundaryDistance as BoundaryDistance

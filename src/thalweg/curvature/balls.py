@@ -53,14 +53,17 @@ class BallBounds(eqx.Module):
     """What the norms of the derivatives stay below on a ball.
 
     `gradient` bounds the gradient, `hessian` the spectral norm of the Hessian, `hessian_lipschitz`
-    how fast the Hessian changes in spectral norm per unit of distance. `smallest_eigenvalue` is
-    what the Hessian's eigenvalues stay above.
+    how fast the Hessian changes in spectral norm per unit of distance. At a distance x from the
+    centre its eigenvalues stay above `central_eigenvalue` - `eigenvalue_slope` x, and so on all of
+    the ball above `smallest_eigenvalue`.
     """
 
     gradient: Scalar
     hessian: Scalar
     hessian_lipschitz: Scalar
     smallest_eigenvalue: Scalar
+    central_eigenvalue: Scalar
+    eigenvalue_slope: Scalar
 
 
 class LossBounds(eqx.Module):
@@ -70,33 +73,63 @@ class LossBounds(eqx.Module):
     third: Scalar
 
 
+class BallCentre(eqx.Module):
+    """What is known at the centre of balls, so that bounds for many radii cost little.
+
+    `norms` holds N_ij above; `slope` the gradient of the loss with respect to the product.
+    """
+
+    objective: Objective
+    product: Matrix
+    slope: Matrix
+    norms: Float[Array, "ends ends"]
+    size: Scalar
+    steepness: Scalar
+
+    @classmethod
+    def at(cls, objective: Objective, weights: Weights) -> "BallCentre":
+        """The balls around these weights of a linear network."""
+        network = linear_network(objective, "`ball_bounds`")
+        network.check(weights)
+        layers = tuple(jnp.asarray(array) for array in weights)
+        product = network.end_to_end(layers)
+        return cls(
+            objective,
+            product,
+            objective.problem.gradient(product),
+            _interval_norms(network, layers),
+            size=jnp.sqrt(sum(jnp.sum(layer**2) for layer in layers)),
+            steepness=jnp.sqrt(sum(jnp.sum(each**2) for each in objective.gradient(layers))),
+        )
+
+    def bounds(self, radius: Scalar) -> BallBounds:
+        """Bounds on the ball of this radius."""
+        first, second, third = _product_bounds(_disturbed(self.norms, radius))
+        loss = loss_bounds(self.objective.problem, self.product, radius * first)
+        drift = loss.second * radius * first
+        steepest = spectral_norm(self.slope) + drift
+        decay = self.objective.weight_decay
+        hessian = loss.second * first**2 + steepest * second + decay
+        far = (jnp.linalg.norm(self.slope) + drift) * first + decay * (self.size + radius)
+        return BallBounds(
+            gradient=jnp.minimum(far, self.steepness + radius * hessian),
+            hessian=hessian,
+            hessian_lipschitz=(
+                loss.third * first**3 + 3 * loss.second * first * second + steepest * third
+            ),
+            smallest_eigenvalue=decay - steepest * second,
+            central_eigenvalue=decay - spectral_norm(self.slope) * second,
+            eigenvalue_slope=loss.second * first * second,
+        )
+
+
 def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> BallBounds:
     """Bounds on the ball of this radius around the weights, for a linear network on any problem."""
-    network = linear_network(objective, "`ball_bounds`")
-    network.check(weights)
-    layers = tuple(jnp.asarray(array) for array in weights)
-    radius = jnp.asarray(radius, layers[0].dtype)
+    centre = BallCentre.at(objective, weights)
+    radius = jnp.asarray(radius, centre.norms.dtype)
     if not is_traced(radius) and not radius >= 0:
         raise InputError(f"`radius` must be a number >= 0, got {radius}.")
-    first, second, third = _product_bounds(_interval_bounds(network, layers, radius))
-    product = network.end_to_end(layers)
-    loss = loss_bounds(objective.problem, product, radius * first)
-    slope = objective.problem.gradient(product)
-    drift = loss.second * radius * first
-    steepest = spectral_norm(slope) + drift
-    size = jnp.sqrt(sum(jnp.sum(layer**2) for layer in layers))
-    decay = objective.weight_decay
-    hessian = loss.second * first**2 + steepest * second + decay
-    far = (jnp.linalg.norm(slope) + drift) * first + decay * (size + radius)
-    here = jnp.sqrt(sum(jnp.sum(each**2) for each in objective.gradient(layers)))
-    return BallBounds(
-        gradient=jnp.minimum(far, here + radius * hessian),
-        hessian=hessian,
-        hessian_lipschitz=(
-            loss.third * first**3 + 3 * loss.second * first * second + steepest * third
-        ),
-        smallest_eigenvalue=decay - steepest * second,
-    )
+    return centre.bounds(radius)
 
 
 def loss_bounds(problem: AbstractProblem, matrix: Matrix, reach: ScalarLike) -> LossBounds:
@@ -149,10 +182,10 @@ def _logistic_variance(odds: Float[Array, "..."]) -> Float[Array, "..."]:
     return jax.nn.sigmoid(odds) * jax.nn.sigmoid(-odds)
 
 
-def _interval_bounds(
-    network: LinearNetwork, layers: tuple[Float[Array, "_ _"], ...], radius: Scalar
+def _interval_norms(
+    network: LinearNetwork, layers: tuple[Float[Array, "_ _"], ...]
 ) -> Float[Array, "ends ends"]:
-    """T_ij above, zero for i > j."""
+    """N_ij above, zero for i > j."""
     depth = network.depth
     norms = jnp.zeros((depth + 1, depth + 1), layers[0].dtype)
     for j in range(depth + 1):
@@ -163,8 +196,13 @@ def _interval_bounds(
             if i < j:
                 product = layers[i] if product is None else product @ layers[i]
             norms = norms.at[i, j].set(1.0 if product is None else spectral_norm(product))
+    return norms
+
+
+def _disturbed(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array, "ends ends"]:
+    """T_ij above, zero for i > j."""
     reached = jnp.zeros_like(norms)
-    for j in range(depth + 1):
+    for j in range(norms.shape[0]):
         disturbed = radius * reached[:, :j] @ norms[1 : j + 1, j]
         reached = reached.at[:, j].set(norms[:, j] + disturbed)
     return reached

@@ -38,14 +38,14 @@ _PROBES = 4  # products spent on fresh random directions before an end counts as
 
 @dataclass(frozen=True)
 class Pairs:
-    """Eigenvalues at both ends, outermost first, with unit vectors as rows."""
+    """Eigenvalues at the ends that were sought, outermost first, with unit vectors as rows."""
 
-    smallest: Float[np.ndarray, " count"]
-    smallest_errors: Float[np.ndarray, " count"]
-    smallest_vectors: Rows
-    largest: Float[np.ndarray, " count"]
-    largest_errors: Float[np.ndarray, " count"]
-    largest_vectors: Rows
+    smallest: Float[np.ndarray, " low"]
+    smallest_errors: Float[np.ndarray, " low"]
+    smallest_vectors: Float[np.ndarray, "low size"]
+    largest: Float[np.ndarray, " high"]
+    largest_errors: Float[np.ndarray, " high"]
+    largest_vectors: Float[np.ndarray, "high size"]
     products: int
     converged: bool
 
@@ -55,6 +55,7 @@ def extreme_pairs(
     size: int,
     *,
     count: int = 1,
+    ends: str = "both",
     tolerance: float = 1e-8,
     start: Rows | None = None,
     max_products: int = 5000,
@@ -66,6 +67,7 @@ def extreme_pairs(
         product: v -> A v for a symmetric A.
         size: the length of v.
         count: how many at each end.
+        ends: which are sought, "smallest", "largest" or "both"; one may be much the harder.
         tolerance: the error that is asked for, as a part of the largest modulus.
         start: rows that are near eigenvectors at the ends. From several earlier points of a path
             they let the space foretell the next ones, as their combinations are in it.
@@ -78,21 +80,21 @@ def extreme_pairs(
     space.extend_randomly()
     settled: Float[np.ndarray, " ends"] | None = None
     while True:
-        ends = space.ends(count)
-        residuals = _CAUTION * space.residual_norms(ends)
+        places = space.places(count, ends)
+        residuals = _CAUTION * space.residual_norms(places)
         goal = tolerance * space.norm
         worst = int(np.argmax(residuals))
         done = bool(residuals[worst] <= goal)
-        values = space.values[ends]
+        values = space.values[places]
         if space.exhausted or (done and settled is not None and _unmoved(values, settled, goal)):
-            return _pairs(space, ends, residuals, settled, converged=True)
+            return _pairs(space, places, ends, residuals, settled, converged=True)
         if space.products >= max_products:
-            return _pairs(space, ends, residuals, settled, converged=False)
+            return _pairs(space, places, ends, residuals, settled, converged=False)
         if done:
             settled = values
             space.probe()
         else:
-            space.extend(space.residual(int(ends[worst])))
+            space.extend(space.residual(int(places[worst])))
 
 
 def _unmoved(
@@ -103,26 +105,24 @@ def _unmoved(
 
 def _pairs(
     space: "_Space",
-    ends: np.ndarray,
+    places: np.ndarray,
+    ends: str,
     residuals: Float[np.ndarray, " ends"],
     settled: Float[np.ndarray, " before"] | None,
     converged: bool,
 ) -> Pairs:
     """What was found; an error covers the residual, the last movement and rounding."""
-    values = space.values[ends]
+    values = space.values[places]
     moved = np.zeros_like(values)
     if settled is not None and settled.shape == values.shape:
         moved = np.abs(values - settled)
     rounding = 4 * space.size * np.finfo(float).eps * space.norm
     errors = np.maximum(residuals, moved) + rounding
-    vectors = space.vectors(ends)
-    half = len(ends) // 2
-    low, high = slice(0, half), slice(None, half - 1 if half else None, -1)
-    if len(ends) == 1:  # a space of one dimension has one eigenvalue, which is both ends
-        low = high = slice(0, 1)
+    vectors = space.vectors(places)
+    split = {"smallest": places.size, "largest": 0, "both": places.size // 2}[ends]
     return Pairs(
-        values[low], errors[low], vectors[low],
-        values[high], errors[high], vectors[high],
+        values[:split], errors[:split], vectors[:split],
+        values[split:], errors[split:], vectors[split:],
         space.products, converged,
     )  # fmt: skip
 
@@ -187,11 +187,11 @@ class _Space:
             if not self.exhausted:
                 self.extend(self.images[self.used - 1])
 
-    def ends(self, count: int) -> np.ndarray:
-        """Places of the outermost values: the smallest ones, then the largest ones, ascending."""
-        half = min(count, max(self.used // 2, 1))
-        low = np.arange(half)
-        return np.unique(np.concatenate([low, self.used - 1 - low]))
+    def places(self, count: int, ends: str) -> np.ndarray:
+        """Of the outermost values: the smallest ones, then the largest ones, outermost first."""
+        low = np.arange(min(count, max(self.used // 2, 1)))
+        high = self.used - 1 - low
+        return {"smallest": low, "largest": high, "both": np.concatenate([low, high])}[ends]
 
     def residual(self, place: int) -> Vector:
         """A x - theta x."""

@@ -2,7 +2,8 @@
 
 Small networks are put side by side, whatever run and time they come from, and take Lanczos steps
 together; those that have not converged take twice as many, and so on. Large ones go through time
-one after the other, each search beginning with what the last three foretell.
+one after the other, each search beginning with what the last three foretell. Where not even the
+weights are to be kept, a `SpectrumObserver` finds the ends while a batch descends.
 """
 
 import os
@@ -17,12 +18,12 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._checks import InputError, require_positive
 from thalweg._typing import Weights
-from thalweg.curvature.lanczos import ends_in_lanes
+from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.objective import Objective
 
 _LANES = 96
-_FIRST_STEPS, _MOST_STEPS = 24, 384
+_FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
 _PAST = 3  # points from which the next one's eigenvectors are foretold
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
 
@@ -65,6 +66,42 @@ def spectrum_along(
     )
     found = [row.reshape(leading) for row in rows]
     return SpectrumPath(found[0], found[1], found[2], found[3], found[4].astype(int))
+
+
+class SpectrumObserver(eqx.Module):
+    """Both ends of the spectrum while a batch descends, as `observe` of `descend`.
+
+    Nothing but the four numbers is recorded. All runs of a block take as many Lanczos steps as the
+    slowest needs; after 192 the error is what it is, and says so.
+    """
+
+    objective: Objective
+    tolerance: float = 1e-6
+
+    def __call__(self, weights: Weights) -> Ends:
+        """Both ends at one point."""
+        ends = self.in_lanes(tuple(jnp.asarray(array)[..., None] for array in weights))
+        return jax.tree.map(lambda lane: lane[0], ends)
+
+    def in_lanes(self, weights: Weights) -> Ends:
+        """Both ends of networks that lie along the last axis."""
+        start = _random_like(weights)
+
+        def unfinished(carry: tuple[Array, Ends]) -> Array:
+            steps, ends = carry
+            norm = jnp.maximum(jnp.abs(ends.smallest), jnp.abs(ends.largest))
+            worst = jnp.maximum(ends.smallest_error, ends.largest_error)
+            # Comparisons with NaN are false: a run that diverged keeps nobody waiting.
+            return jnp.any(worst > self.tolerance * norm) & (steps < _MOST_OBSERVED)
+
+        def again(carry: tuple[Array, Ends]) -> tuple[Array, Ends]:
+            steps = 2 * carry[0]
+            return steps, ends_in_lanes(self.objective, weights, start, steps, _MOST_OBSERVED)
+
+        zeros = jnp.zeros(weights[0].shape[-1], weights[0].dtype)
+        unknown = Ends(zeros, zeros + jnp.inf, zeros, zeros + jnp.inf)
+        before = jnp.asarray(_FIRST_STEPS // 2)
+        return jax.lax.while_loop(unfinished, again, (before, unknown))[1]
 
 
 def _in_turn(

@@ -52,6 +52,8 @@ def partial_products(
 
 def spectral_norm(matrix: Matrix) -> Scalar:
     """The largest singular value."""
+    if min(matrix.shape) == 1:
+        return jnp.linalg.norm(matrix)
     return jnp.linalg.svd(matrix, compute_uv=False)[0]
 
 

@@ -27,6 +27,8 @@ from thalweg.objective import DENSE_LIMIT, Objective
 DENSE_SIZE = 700
 """Up to so many weights "auto" is dense: all eigenvalues then cost less than a second."""
 
+_MATVECS = 5000
+
 
 class Eigenvalue(NamedTuple):
     """An eigenvalue of a Hessian.
@@ -67,8 +69,7 @@ def sharpness(
     start: Known = None,
 ) -> Eigenvalue:
     """The largest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
-    found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
-    return found.largest[0]
+    return _ends(objective, weights, 1, "largest", tolerance, method, start, _MATVECS).largest[0]
 
 
 def smallest_eigenvalue(
@@ -80,8 +81,7 @@ def smallest_eigenvalue(
     start: Known = None,
 ) -> Eigenvalue:
     """The smallest eigenvalue of the Hessian. Arguments as for `extreme_eigenvalues`."""
-    found = extreme_eigenvalues(objective, weights, tolerance=tolerance, method=method, start=start)
-    return found.smallest[0]
+    return _ends(objective, weights, 1, "smallest", tolerance, method, start, _MATVECS).smallest[0]
 
 
 def extreme_eigenvalues(
@@ -92,7 +92,7 @@ def extreme_eigenvalues(
     tolerance: float = 1e-8,
     method: str = "auto",
     start: Known = None,
-    max_matvecs: int = 5000,
+    max_matvecs: int = _MATVECS,
 ) -> Extremes:
     """The k smallest and the k largest eigenvalues of the Hessian; both ends cost one search.
 
@@ -106,6 +106,20 @@ def extreme_eigenvalues(
             eigenvectors be foretold to second order, and more than halve the search.
         max_matvecs: after so many products it returns what it has, with `converged` false.
     """
+    return _ends(objective, weights, k, "both", tolerance, method, start, max_matvecs)
+
+
+def _ends(
+    objective: Objective,
+    weights: Weights,
+    k: int,
+    ends: str,
+    tolerance: float,
+    method: str,
+    start: Known,
+    max_matvecs: int,
+) -> Extremes:
+    """Both ends where they come for nothing; else those that are sought, and no others."""
     objective.network.check(weights)
     k = require_count("k", k)
     require_positive("tolerance", tolerance)
@@ -122,7 +136,7 @@ def extreme_eigenvalues(
     point = tuple(jnp.asarray(array) for array in weights)
     if method == "dense" or (method == "auto" and size <= DENSE_SIZE):
         return _dense(objective, point, k)
-    return _by_products(objective, point, k, tolerance, start, max_matvecs)
+    return _by_products(objective, point, k, ends, tolerance, start, max_matvecs)
 
 
 def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " size"]:
@@ -175,18 +189,21 @@ def _by_products(
     objective: Objective,
     weights: Weights,
     k: int,
+    ends: str,
     tolerance: float,
     start: Known,
     max_matvecs: int,
 ) -> Extremes:
     _, unravel = ravel_pytree(weights)
     points = [start] if isinstance(start, Extremes) else list(start or [])
-    known = [pair for point in reversed(points) for pair in (*point.smallest, *point.largest)]
+    sides = ("smallest", "largest") if ends == "both" else (ends,)
+    known = [pair for point in reversed(points) for side in sides for pair in getattr(point, side)]
     rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in known]
     pairs = extreme_pairs(
         hessian_product(objective, weights),
         objective.network.size,
         count=k,
+        ends=ends,
         tolerance=tolerance,
         start=np.stack(rows) if rows else None,
         max_products=max_matvecs,

@@ -27,6 +27,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 Observe = Callable[[Weights], Any]
+"""A function of one network's weights; one with a method `in_lanes` is given a whole block."""
 Progress = Callable[[int, int], None]
 
 RECORD_LIMIT = 8 * 2**30
@@ -87,7 +88,10 @@ def _steps(objective: Objective, rates: Array, state: _State, count: Array) -> _
 
 
 def _observation(observe: Observe | None, weights: Weights) -> Any:
-    return weights if observe is None else jax.vmap(observe, in_axes=-1, out_axes=-1)(weights)
+    if observe is None:
+        return weights
+    together = getattr(observe, "in_lanes", jax.vmap(observe, in_axes=-1, out_axes=-1))
+    return together(weights)
 
 
 @eqx.filter_jit

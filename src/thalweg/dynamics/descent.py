@@ -110,7 +110,8 @@ def descend(
         steps: how many steps to take.
         record_every: record at step 0, at every multiple of this, and at the last step.
         observe: record this function of the weights instead of the weights. A function that is
-            defined anew at each call is compiled anew.
+            defined anew at each call is compiled anew. One with a method `in_lanes` (such as
+            `curvature.SpectrumObserver`) is given many networks at once, along the last axis.
         progress: called with the steps done and to do, over all runs.
     """
     steps = require_count("steps", steps)

@@ -180,14 +180,14 @@ def _norms_and_angles(norm: float, bend: float, depth: int, times: Times) -> tup
     """|w| and tau + a at the times, for a unit target."""
 
     def reciprocal(tau: float) -> float:
-        return _reciprocal_norm(tau, norm, bend, depth)
+        return reciprocal_norm(tau, norm, bend, depth)
 
     power = 1 - 2 / depth
     taus = times if depth == 2 else _follow(lambda tau: reciprocal(tau) ** -power, 0.0, times)
     return np.array([1 / reciprocal(float(tau)) for tau in taus]), taus + bend
 
 
-def _reciprocal_norm(tau: float, norm: float, bend: float, depth: int) -> float:
+def reciprocal_norm(tau: float, norm: float, bend: float, depth: int) -> float:
     """1 / |w(tau)|; each exponential is of a difference that does not overflow."""
     end = tau + bend
     height = _log_cosh(end)

@@ -14,7 +14,11 @@ from thalweg.theorems.certificate import Certificate as Certificate
 from thalweg.theorems.certificate import Claim as Claim
 from thalweg.theorems.certificate import Question as Question
 from thalweg.theorems.certificate import Verdict as Verdict
+from thalweg.theorems.guarantees import Guarantees as Guarantees
+from thalweg.theorems.guarantees import certify as certify
+from thalweg.theorems.guarantees import certify_case as certify_case
 from thalweg.theorems.magnitude import Magnitude as Magnitude
+from thalweg.theorems.measured import simulate as simulate
 from thalweg.theorems.papers import STATEMENTS as STATEMENTS
 from thalweg.theorems.statement import Statement as Statement
 

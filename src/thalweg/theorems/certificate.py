@@ -27,6 +27,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from thalweg.theorems.magnitude import Magnitude, Number, readable
 
@@ -79,13 +80,15 @@ class Claim:
 
     Where a side is a `Magnitude`, sides are compared by their logarithms, and so are the margin
     and the resolution. A difference below the resolution means nothing: it covers rounding, the
-    error of a flow, or the noise of sampling; it may be given for every entry.
+    error of a flow, or the noise of sampling; it may be given for every entry. `whether` marks a
+    statement that has no sides: see `requirement`.
     """
 
     statement: str
     lesser: Side
     greater: Side
     resolution: Side = 0.0
+    whether: bool = False
 
     @property
     def logarithmic(self) -> bool:
@@ -100,7 +103,8 @@ class Claim:
             return np.asarray(0.0 if low == high else high - low)  # also for zero <= zero
         greater, lesser = (np.asarray(side, float) for side in (self.greater, self.lesser))
         with np.errstate(invalid="ignore"):
-            return np.where(greater == lesser, 0.0, greater - lesser)
+            found = np.where(greater == lesser, 0.0, greater - lesser)
+        return found if found.size else np.asarray(np.nan)  # nothing to compare confirms nothing
 
     @property
     def margin(self) -> float:
@@ -110,17 +114,17 @@ class Claim:
     @property
     def fails(self) -> bool:
         """Whether it is broken somewhere, beyond the resolution."""
-        return bool(np.any(self.differences < -np.asarray(self.resolution)))
+        return bool(np.any(self.differences < -self._slack))
 
     @property
     def holds(self) -> bool:
         """Whether it holds everywhere, up to the resolution."""
-        return bool(np.all(self.differences >= -np.asarray(self.resolution)))
+        return bool(np.all(self.differences >= -self._slack))
 
     @property
     def holds_clearly(self) -> bool:
         """Whether it holds everywhere, by the resolution at least."""
-        return bool(np.all(self.differences >= np.asarray(self.resolution)))
+        return bool(np.all(self.differences >= self._slack))
 
     @property
     def looseness(self) -> float:
@@ -136,11 +140,22 @@ class Claim:
         if self.logarithmic:
             return Magnitude.of(self.lesser), Magnitude.of(self.greater)
         lesser, greater = np.broadcast_arrays(*(np.asarray(s, float) for s in self._sides))
+        if lesser.size == 0:
+            return np.nan, np.nan
         where = np.unravel_index(np.argmin(self.differences), self.differences.shape)
         return float(lesser[where]), float(greater[where])
 
+    def describe_sides(self) -> str:
+        """Both sides as a reader wants them, where they are closest."""
+        if self.whether:
+            return "yes" if self.holds else "no"
+        lesser, greater = self.worst()
+        return f"{readable(lesser)} <= {readable(greater)}"
+
     def describe_margin(self) -> str:
         """The margin as a reader wants it: a difference, or a factor."""
+        if self.whether:
+            return ""
         if self.logarithmic:
             factor = readable(Magnitude(abs(self.margin)))
             return f"{'by' if self.margin >= 0 else 'short by'} a factor {factor}"
@@ -154,10 +169,15 @@ class Claim:
             "lesser": _plain(lesser),
             "greater": _plain(greater),
             "margin": _plain(self.margin),
-            "resolution": _plain(float(np.max(np.asarray(self.resolution)))),
+            "resolution": _plain(float(np.max(self._slack))),
             "logarithmic": self.logarithmic,
             "holds": self.holds,
         }
+
+    @property
+    def _slack(self) -> np.ndarray:
+        slack = np.asarray(self.resolution, float)
+        return slack if slack.size else np.zeros(())
 
     @property
     def _sides(self) -> tuple[Side, Side]:
@@ -166,7 +186,7 @@ class Claim:
 
 def requirement(statement: str, met: bool) -> Claim:
     """An assumption that either holds or does not: a margin of 0, or of -1."""
-    return Claim(statement, 0.0 if met else 1.0, 0.0)
+    return Claim(statement, 0.0 if met else 1.0, 0.0, whether=True)
 
 
 def rounding(*values: Any, units: float = 64.0) -> np.ndarray | np.floating:
@@ -232,17 +252,15 @@ class Certificate:
         return json.dumps(self.to_dict(), indent=1)
 
     def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
-        yield f"[bold]{self.reference}[/]  {self.title}: [bold]{self.verdict.value}[/]"
-        table = Table(box=SIMPLE_HEAD, show_edge=False)
-        for name in ("", "claim", "lesser", "greater", "margin"):
-            table.add_column(name, justify="left" if name in ("", "claim") else "right")
+        yield Text(f"{self.reference}  {self.title}: {self.verdict.value}", style="bold")
+        table = plain_table("", "claim", "is", "margin")
         for role, claims in (("assumed", self.assumptions), ("concluded", self.conclusions)):
             for claim in claims:
-                lesser, greater = (readable(side) for side in claim.worst())
-                table.add_row(role, claim.statement, lesser, greater, claim.describe_margin())
+                cells = (role, claim.statement, claim.describe_sides(), claim.describe_margin())
+                table.add_row(*map(Text, cells))
         yield table
-        for answer in self.answers:
-            yield f"{answer.question.phrase}: {readable(answer.value)} {answer.condition}".rstrip()
+        for each in self.answers:
+            yield Text(f"{each.question.phrase}: {readable(each.value)} {each.condition}".rstrip())
 
     def __str__(self) -> str:
         console = Console(width=110, no_color=True)
@@ -284,6 +302,14 @@ class AbstractTheorem(eqx.Module, Generic[Subject]):
     def title(cls) -> str:
         """The first sentence of the docstring."""
         return (cls.__doc__ or cls.__name__).strip().split("\n", 1)[0].rstrip(".")
+
+
+def plain_table(*names: str) -> Table:
+    """A table with lines under its head alone."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
+    return table
 
 
 def sorted_by_strength(answers: Sequence[Answer]) -> list[Answer]:

@@ -1,5 +1,387 @@
-"""The statements of elkabetz2021, in the order of the paper."""
+"""The statements of elkabetz2021, in the order of the paper.
 
+[elkabetz2021] O. Elkabetz, N. Cohen, "Continuous vs. discrete optimization of deep neural
+    networks", NeurIPS 2021, arXiv:2107.06608.
+"""
+
+from thalweg.adversarial import WorstCase
+from thalweg.curvature import (
+    activation_pattern,
+    hessian_norm_bounds,
+    is_regular,
+    linear_form,
+    region_form,
+)
+from thalweg.dynamics.exact import one_output_weights
+from thalweg.initialisation import balanced, nearest_balanced
+from thalweg.measurement import unbalancedness
+from thalweg.theorems.discretisation import ErrorGrowth, SmoothFlowIsGlobal
+from thalweg.theorems.flow_landscape import BalancedChain, FlowCurvature, FlowRegionCurvature
+from thalweg.theorems.following import FlowExists, FollowsFlow, GlobalCurvature
+from thalweg.theorems.landscape import LinearCurvature, RegionCurvature, ShallowCurvature
+from thalweg.theorems.neighbours import BalancedNeighbourhood, EndToEndDynamics, NearbyProduct
+from thalweg.theorems.one_output import (
+    DescentConverges,
+    FlowConverges,
+    RandomStartConverges,
+    UnbalancedDescentConverges,
+)
+from thalweg.theorems.saddles import RescaledSaddle, SharpSaddle
+from thalweg.theorems.stages import (
+    Alignment,
+    Approach,
+    LeastNorm,
+    NormEnvelope,
+    NormGrowth,
+    Reparametrisation,
+    TimeOfStages,
+)
 from thalweg.theorems.statement import Statement
+from thalweg.theorems.white_setting import WhiteLoss
+from thalweg.theorems.worst_case import RaysPart, StepsMustShrink, ThirdCoordinateGrows
 
-STATEMENTS: tuple[Statement, ...] = ()
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        "elkabetz2021:thm1",
+        "A locally Lipschitz field has one solution from each start, until it leaves every bounded "
+        "set; the flow of a smooth loss bounded below never does.",
+        FlowExists,
+        "the bound on how far a flow moves (ours) is met at short times",
+    ),
+    Statement(
+        "elkabetz2021:thm2",
+        "The error of an approximate solution grows by the logarithmic norm and the defect.",
+        ErrorGrowth,
+        "an equality on one line; 1.05 for a matrix that is not normal, 1.03 on a double well",
+    ),
+    Statement(
+        "elkabetz2021:thm3",
+        "Descent stays within a radius of its flow if its steps are small against an integral of "
+        "the curvature along the flow (with the exponent of the proof; as printed it is false).",
+        FollowsFlow,
+        "294 in the step size on 1 + cos x; 68 to 1640 on a network of three layers",
+    ),
+    Statement(
+        "elkabetz2021:cor4",
+        "The same with constants that hold on all of space: steps may be constant for strongly "
+        "convex losses, and must shrink exponentially with the horizon for others.",
+        GlobalCurvature,
+        "82 in the distance on the logistic loss",
+    ),
+    Statement(
+        "elkabetz2021:lem19",
+        "The flow of a function that is smooth on all of space exists for all time.",
+        SmoothFlowIsGlobal,
+        "an equality on inverted parabolas",
+    ),
+    Statement(
+        "elkabetz2021:lem5",
+        "The second derivative of a deep linear network's loss, in closed form.",
+        linear_form,
+        "exact",
+    ),
+    Statement(
+        "elkabetz2021:prop6",
+        "With three layers or more a linear network's loss curves down without bound.",
+        SharpSaddle,
+        "exact: the direction's curvature is -c, and so is the least eigenvalue",
+    ),
+    Statement(
+        "elkabetz2021:claim27",
+        "With two layers and a loss of bounded slope a linear network's curvature is bounded below "
+        "at all weights, and so it may be at any depth if zero is a minimiser.",
+        ShallowCurvature,
+        "attained in the limit of outputs that are very wrong",
+    ),
+    Statement(
+        "elkabetz2021:lem7",
+        "The curvature of a linear network is bounded below by norms of its layers and of the "
+        "loss's gradient.",
+        LinearCurvature,
+        "attained by small scalars; 1.8 on the small example as printed, 1.34 sharpened",
+    ),
+    Statement(
+        "elkabetz2021:prop8",
+        "Along a flow from near zero that bound depends on the end-to-end matrix alone.",
+        FlowCurvature,
+        "2 with two layers, exactly; 9.5 at the lowest, 7 to 55 along a flow with three",
+    ),
+    Statement(
+        "elkabetz2021:lem33",
+        "No matrix of a nearly balanced chain is much larger than the root of their product.",
+        BalancedChain,
+        "attained by balanced chains",
+    ),
+    Statement(
+        "elkabetz2021:prop25",
+        "Almost all weights lie in open cones on which a network with two slopes is a masked "
+        "product of its layers.",
+        activation_pattern,
+        "exact",
+    ),
+    Statement(
+        "elkabetz2021:prop26",
+        "The same for shared weights, with pre-activations that cannot change left out.",
+        is_regular,
+        "exact",
+    ),
+    Statement(
+        "elkabetz2021:lem9",
+        "The second derivative of the loss on such a cone, in closed form.",
+        region_form,
+        "exact",
+    ),
+    Statement(
+        "elkabetz2021:lem21",
+        "The second derivative of the loss on a cone, for shared weights.",
+        region_form,
+        "exact",
+    ),
+    Statement(
+        "elkabetz2021:prop10",
+        "With three layers or more the loss of a network with two slopes curves down without "
+        "bound.",
+        RescaledSaddle,
+        "the direction finds two thirds of the least eigenvalue on the small example",
+    ),
+    Statement(
+        "elkabetz2021:prop22",
+        "With three layers or more the loss of a network with shared weights curves down without "
+        "bound.",
+        RescaledSaddle,
+        "as prop10",
+    ),
+    Statement(
+        "elkabetz2021:claim28",
+        "With two layers and a loss of bounded slope the curvature of a network with two slopes is "
+        "bounded below at all weights.",
+        ShallowCurvature,
+        "attained in the limit of outputs that are very wrong",
+    ),
+    Statement(
+        "elkabetz2021:claim29",
+        "With two layers and a loss of bounded slope the curvature of a network with shared "
+        "weights is bounded below at all weights.",
+        ShallowCurvature,
+        "attained in the limit of outputs that are very wrong",
+    ),
+    Statement(
+        "elkabetz2021:lem11",
+        "The curvature of a network with two slopes is bounded below by norms of its layers and "
+        "of the samples' gradients.",
+        RegionCurvature,
+        "attained by small scalars; 2.5 on the small example as printed",
+    ),
+    Statement(
+        "elkabetz2021:lem23",
+        "The curvature of a network with shared weights is bounded below by norms of its weights, "
+        "of the samples' gradients and of its layers as maps.",
+        RegionCurvature,
+        "attained by a column of one shared weight; 10.5 on two convolutions as printed",
+    ),
+    Statement(
+        "elkabetz2021:prop12",
+        "Along a flow from near zero that bound depends on the smallest layer alone.",
+        FlowRegionCurvature,
+        "attained by two small scalars; 4.3 to 4.6 on flows of three layers",
+    ),
+    Statement(
+        "elkabetz2021:prop24",
+        "Along a flow from near zero that bound depends on the smallest weight vector alone.",
+        FlowRegionCurvature,
+        "attained by two small scalars; 5.1 to 5.8 on flows of three layers",
+    ),
+    Statement(
+        "elkabetz2021:appF",
+        "On white inputs the square loss is the squared distance to the cross moment, up to a "
+        "constant.",
+        WhiteLoss,
+        "an identity",
+    ),
+    Statement(
+        "elkabetz2021:proc13",
+        "A random product is split into balanced layers by its singular value decomposition.",
+        balanced,
+    ),
+    Statement(
+        "elkabetz2021:lem35",
+        "The product of balanced layers moves by an equation of its own.",
+        EndToEndDynamics,
+        "an identity",
+    ),
+    Statement(
+        "elkabetz2021:lem43",
+        "In a time of its own the product of a balanced network with one output moves by an "
+        "equation without fractional powers.",
+        Reparametrisation,
+        "an identity",
+    ),
+    Statement(
+        "elkabetz2021:lem40",
+        "In that time the norm of the product grows as long as it is below its cosine to the "
+        "target.",
+        Reparametrisation,
+        "an identity",
+    ),
+    Statement(
+        "elkabetz2021:lem41",
+        "In that time the norm of the product changes exponentially at most.",
+        NormEnvelope,
+        "above: met by tiny aligned products; below: the rate is 2 N instead of N (1 + |w|)",
+    ),
+    Statement(
+        "elkabetz2021:lem44",
+        "In that time the cosine to the target is a hyperbolic tangent.",
+        Reparametrisation,
+        "an identity",
+    ),
+    Statement(
+        "elkabetz2021:lem46",
+        "The norm of the product first falls, until it meets the cosine, then grows, and stays "
+        "below the target's.",
+        NormEnvelope,
+        "the turning point is exact",
+    ),
+    Statement(
+        "elkabetz2021:lem48",
+        "The product comes only so near to zero; a sharper bound follows from the closed form.",
+        LeastNorm,
+        "up to 5e12 at cosine -.999; the sharper one up to 7; both exact where the cosine is above "
+        "the norm",
+    ),
+    Statement(
+        "elkabetz2021:lem50",
+        "After a known time the cosine to the target is at least 2/3.",
+        Alignment,
+        "an equality at that time",
+    ),
+    Statement(
+        "elkabetz2021:lem51",
+        "Once aligned the product grows at least like a logistic curve.",
+        NormGrowth,
+        "met at the start of the stage, 1.5 at its end",
+    ),
+    Statement(
+        "elkabetz2021:lem53",
+        "After another known time the norm of the product is of order one.",
+        NormGrowth,
+        "1.5 to 2.2",
+    ),
+    Statement(
+        "elkabetz2021:lem54",
+        "From then on the distance to the target falls exponentially.",
+        Approach,
+        "2.9 or more",
+    ),
+    Statement(
+        "elkabetz2021:lem56",
+        "So that any gap is met after a known time.",
+        Approach,
+        "1e5 or more in the gap",
+    ),
+    Statement(
+        "elkabetz2021:lem58",
+        "In the flow's own time all stages take no longer than proposition 14 says.",
+        TimeOfStages,
+        "21 to 4e18",
+    ),
+    Statement(
+        "elkabetz2021:exactflow",
+        "The flow of a balanced network with one output on white inputs, in closed form.",
+        one_output_weights,
+        "exact",
+        ours=True,
+    ),
+    Statement(
+        "elkabetz2021:prop14",
+        "The flow of a small balanced network with one output on white inputs converges in known "
+        "time, and the curvature around it is bounded.",
+        FlowConverges,
+        "490 in the time at cosine 0 and gap 1e-3; 5 to 10 in the constants",
+    ),
+    Statement(
+        "elkabetz2021:lem60",
+        "Near a balanced network the product of the layers' norms is near the norm of the product.",
+        BalancedNeighbourhood,
+        "2 to first order",
+    ),
+    Statement(
+        "elkabetz2021:lem61",
+        "Near a balanced network the product, the gradient of the loss and the layers' norms are "
+        "near its own.",
+        BalancedNeighbourhood,
+        "sqrt(N) to first order",
+    ),
+    Statement(
+        "elkabetz2021:lem62",
+        "The gradient and the Hessian of a linear network are bounded by the norms of its layers.",
+        hessian_norm_bounds,
+        "9 / 5 for three equal layers; the sharper bound is met there",
+    ),
+    Statement(
+        "elkabetz2021:lem64",
+        "Near a balanced network with one output the curvature is bounded below.",
+        BalancedNeighbourhood,
+        "met by tiny aligned weights",
+    ),
+    Statement(
+        "elkabetz2021:thm15",
+        "Descent from a small balanced start of a network with one output converges, with explicit "
+        "step size and number of steps.",
+        DescentConverges,
+        "a step of 0.1 converges where 1e-24 is promised",
+    ),
+    Statement(
+        "elkabetz2021:cor18",
+        "From a random balanced start that is small enough it almost surely does.",
+        RandomStartConverges,
+        "the probability for Gaussian products is exact (ours)",
+    ),
+    Statement(
+        "elkabetz2021:def30",
+        "The unbalancedness of weights: the largest nuclear norm of an imbalance.",
+        unbalancedness,
+    ),
+    Statement(
+        "elkabetz2021:lem31",
+        "Weights of small unbalancedness are near balanced ones; with one output, of any widths "
+        "(ours).",
+        nearest_balanced,
+        "2.6 to 4.6 on the example",
+    ),
+    Statement(
+        "elkabetz2021:thm32",
+        "Theorem 15 for starts that are nearly balanced.",
+        UnbalancedDescentConverges,
+        "1e8 below theorem 15; needs a balance of 1e-48, which rounding allows only if exact",
+    ),
+    Statement(
+        "elkabetz2021:lem88",
+        "The balanced weights near nearly balanced ones have nearly the same product and cosine.",
+        NearbyProduct,
+        "6e3 for two scalar layers",
+    ),
+    Statement(
+        "elkabetz2021:eq25-27",
+        "A smooth function whose flow cannot be followed with large steps.",
+        WorstCase,
+    ),
+    Statement(
+        "elkabetz2021:prop20",
+        "On it no iterate comes near the flow unless steps shrink exponentially with the horizon.",
+        StepsMustShrink,
+        "the exponent is exact, the constant 4e3 too large",
+    ),
+    Statement(
+        "elkabetz2021:lem66",
+        "On it large steps lose the third coordinate.",
+        ThirdCoordinateGrows,
+        "met from 2 at the time log(2) / (12 a)",
+    ),
+    Statement(
+        "elkabetz2021:lem86",
+        "On it descent ends up on a ray that misses the flow by the order of its step.",
+        RaysPart,
+        "129",
+    ),
+)

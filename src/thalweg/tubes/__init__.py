@@ -1,0 +1,6 @@
+"""A descent run that proves how far it is from the exact gradient flow."""
+
+from thalweg.tubes.steps import CertifiedStep as CertifiedStep
+from thalweg.tubes.steps import certified_step as certified_step
+from thalweg.tubes.tube import Tube as Tube
+from thalweg.tubes.tube import tube as tube
