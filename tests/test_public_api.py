@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 PUBLIC = """
-Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression SharedNetwork
-TargetMatrix adversarial certified_step certify curvature data descend distance dynamics extreme_eigenvalues flow
-initialisation measurement network objective problem sharpness smallest_eigenvalue theorems tube tubes
+Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression
+SharedNetwork TargetMatrix adversarial certified_step certify curvature data descend distance
+dynamics extreme_eigenvalues flow initialisation measurement network objective problem sharpness
+smallest_eigenvalue theorems tube tubes
 """
 
 

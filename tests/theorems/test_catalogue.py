@@ -47,9 +47,9 @@ def test_every_statement_has_a_meaning_and_code_that_is_its_own():
 
 
 def test_every_theorem_has_its_three_tests(writer):
-    missing = []
+    missing, every = [], writer.of_every_statement()
     for statement in STATEMENTS:
-        tests = writer.of_every_statement()[statement.id]
+        tests = every[statement.id]
         theorem = isinstance(statement.code, type) and issubclass(statement.code, AbstractTheorem)
         wanted = ("holds", "tight", "fails") if theorem else ("value",)
         if not theorem and tests:  # any test of a definition or a start will do

@@ -22,7 +22,7 @@ X, LABELS = RNG.normal(size=(12, 4)), np.arange(12) % 3
 def strange_cases() -> dict[str, Case]:
     """Cases that most theorems have nothing to say about."""
     relu = tw.HomogeneousNetwork([4, 3, 3])
-    shared = SharedNetwork([Convolution((4,), 1, 2, 2), Dense(6, 3)])
+    shared = SharedNetwork([Convolution(1, 2, 2, image=2), Dense(2, 3)])
     linear = tw.LinearNetwork([4, 3, 3])
     single = tw.LinearNetwork([4, 3])
     model = tw.Model(lambda weights, inputs: inputs @ weights[0].T, [(3, 4)])
@@ -69,7 +69,7 @@ def test_every_theorem_copes_with_any_case(name):
 @pytest.fixture(scope="module")
 def white_case():
     """A balanced start with a deficiency margin, on white data."""
-    experiment = Experiment(white=True, depth=2, start="balanced", init_scale=0.2, time=4.0, seed=3)
+    experiment = Experiment(white=True, depth=2, start="balanced", init_scale=0.2, time=12.0, seed=0)
     return experiment.case()
 
 

@@ -55,7 +55,7 @@ class BallBounds(eqx.Module):
     `gradient` bounds the gradient, `hessian` the spectral norm of the Hessian, `hessian_lipschitz`
     how fast the Hessian changes in spectral norm per unit of distance. At a distance x from the
     centre its eigenvalues stay above `central_eigenvalue` - `eigenvalue_slope` x, and so on all of
-    the ball above `smallest_eigenvalue`.
+    the ball above `smallest_eigenvalue`. `product_first` and `product_second` are d1 and d2.
     """
 
     gradient: Scalar
@@ -64,6 +64,8 @@ class BallBounds(eqx.Module):
     smallest_eigenvalue: Scalar
     central_eigenvalue: Scalar
     eigenvalue_slope: Scalar
+    product_first: Scalar
+    product_second: Scalar
 
 
 class LossBounds(eqx.Module):
@@ -120,6 +122,8 @@ class BallCentre(eqx.Module):
             smallest_eigenvalue=decay - steepest * second,
             central_eigenvalue=decay - spectral_norm(self.slope) * second,
             eigenvalue_slope=loss.second * first * second,
+            product_first=first,
+            product_second=second,
         )
 
 

@@ -2,6 +2,8 @@
 
 from thalweg.dynamics.descent import Descent as Descent
 from thalweg.dynamics.descent import descend as descend
+from thalweg.dynamics.escape import Escape as Escape
+from thalweg.dynamics.escape import escape as escape
 from thalweg.dynamics.flow import Flow as Flow
 from thalweg.dynamics.flow import FlowError as FlowError
 from thalweg.dynamics.flow import flow as flow

@@ -20,7 +20,7 @@ def is_run_of(run: Descent, case: Case) -> bool:
     if run.learning_rate.ndim:
         return False
     rate = float(run.learning_rate)  # in the precision of the weights
-    same_rate = case.learning_rate is None or bool(np.isclose(case.learning_rate, rate, rtol=1e-6))
+    same_rate = case.learning_rate is None or bool(np.isclose(case.learning_rate, rate, 1e-6, 0))
     return same_rate and all(
         np.array_equal(np.asarray(mine)[0], np.asarray(own))
         for mine, own in zip(run.weights, case.weights, strict=False)

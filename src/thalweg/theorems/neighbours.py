@@ -83,9 +83,10 @@ class EndToEndDynamics(AbstractTheorem[Case]):
         product = network.end_to_end(subject.weights)
         outer = subject.objective.problem.gradient(product)
         formula = -np.asarray(preconditioned(product, outer, depth))
-        # A singular value of the product that rounding lost counts with the power 2 / N.
         size, steep = float(jnp.linalg.norm(product)), float(jnp.linalg.norm(outer))
-        lost = depth * steep * size ** (2 - 2 / depth) * (1e-14) ** (2 / depth)
+        slack = 1e-9 * steep * size ** (2 - 2 / depth) * depth  # balance is known to 1e-10
+        # A singular value of the product that rounding lost counts with the power 2 / N.
+        lost = max(1e-9, (1e-14) ** (2 / depth)) / 1e-9 * slack
         statement = "|W' + sum_j (W W^T)^((N-j)/N) G (W^T W)^((j-1)/N)| <= 0"
         claims = [Claim(statement, np.linalg.norm(velocity - formula), 0.0, lost)]
         if product.shape[0] == 1 and size > 0:
@@ -95,7 +96,6 @@ class EndToEndDynamics(AbstractTheorem[Case]):
                 slope + (depth - 1) * np.sum(along * slope) * along
             )
             statement = "|w' + |w|^(2 - 2/N) (g + (N - 1) <w, g> w / |w|^2)| <= 0"
-            slack = 1e-9 * steep * size ** (2 - 2 / depth) * depth  # balance is known to 1e-10
             claims.append(Claim(statement, np.linalg.norm(velocity - vector), 0.0, slack))
         return tuple(claims)
 

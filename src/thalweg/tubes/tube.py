@@ -10,6 +10,7 @@ for rounding (`_ROUNDING` units of the last place of what a quantity is made of)
 not carried through.
 """
 
+from dataclasses import fields
 from functools import partial
 from math import inf
 from typing import Any
@@ -29,6 +30,7 @@ from thalweg.dynamics import Descent
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.tubes.growth import Defect, grow
+from thalweg.tubes.tail import tail_bound
 
 Times = Float[np.ndarray, " times"]
 Vector = Float[Array, " size"]
@@ -47,6 +49,10 @@ class Tube(eqx.Module):
         upper: and at most this; infinite from where on nothing is proven.
         correction: the distance that is foretold, to first order in the learning rate.
         between: what the distance from the polygon through all steps stays below, up to each time.
+        loss_lower: the loss of the flow is at least this.
+        loss_upper: and at most this.
+        forever: what the distance stays below at all times, also after the last; None where that is
+            not proven. Where it is, descent and flow both converge to global minimisers.
         curvature_bound: what the Hessian's eigenvalues are above, on the segments that matter.
         defect: how far the curve at the tube's centre is from being a flow.
         failed_at: the time from which on nothing is proven; None if there is none.
@@ -58,9 +64,12 @@ class Tube(eqx.Module):
     upper: Times
     correction: Times
     between: Times
+    loss_lower: Times
+    loss_upper: Times
     curvature_bound: Times
     defect: Times
     failed_at: float | None
+    forever: float | None
     level: str = "float64"
 
     @property
@@ -84,6 +93,8 @@ class _Record(eqx.Module):
     correction: Array | np.ndarray
     radius: Array | np.ndarray
     between: Array | np.ndarray
+    loss: Array | np.ndarray
+    loss_error: Array | np.ndarray
     curvature: Array | np.ndarray
     defect: Array | np.ndarray
 
@@ -105,8 +116,7 @@ def tube(
     points, gaps = _flat_records(run), np.diff(run.steps)
     near = jnp.asarray(start_distance, points.dtype)
     state = _State(jnp.asarray(points[0]), jnp.zeros(points.shape[1], points.dtype), near, near)
-    start = (0.0, start_distance, start_distance, np.nan, 0.0)
-    blocks = [_Record(*(np.full(1, value) for value in start))]
+    blocks = [_first_record(run.objective, state)]
     for first in range(0, gaps.size, _BLOCK):
         count = gaps[first : first + _BLOCK].size
         state, block = _block(
@@ -122,10 +132,11 @@ def tube(
         blocks.append(jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], block))
         if not np.isfinite(float(state.radius)):
             break
-    return _assemble(run.times, blocks)
+    return _assemble(run, blocks, state)
 
 
-def _assemble(times: Times, blocks: list[_Record]) -> Tube:
+def _assemble(run: Descent, blocks: list[_Record], last: _State) -> Tube:
+    times = run.times
     joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
     missing = times.size - joined.radius.size
 
@@ -135,16 +146,46 @@ def _assemble(times: Times, blocks: list[_Record]) -> Tube:
     radius, correction = padded(joined.radius, inf), padded(joined.correction, np.nan)
     proven = np.isfinite(radius)
     failed = np.flatnonzero(~proven)
+    loss, doubt = padded(joined.loss, np.nan), padded(joined.loss_error, inf)
+    lowest = float(getattr(run.objective.problem, "minimum", 0.0))  # of losses that have none known
+    forever = None
+    if not failed.size:
+        unravel, rate = _unravel(run.objective), float(run.learning_rate)
+        parts = (unravel(last.point), unravel(last.correction))
+        tail = tail_bound(run.objective, *parts, float(last.radius), rate)
+        forever = None if tail is None else max(tail, float(joined.between[-1]))
     return Tube(
         times=times,
         lower=np.where(proven, np.maximum(correction - radius, 0.0), 0.0),
         upper=np.where(proven, correction + radius, inf),
         correction=correction,
         between=padded(joined.between, inf),
+        loss_lower=np.where(proven, np.maximum(loss - doubt, lowest), lowest),
+        loss_upper=np.where(proven, loss + doubt, inf),
         curvature_bound=padded(joined.curvature, np.nan),
         defect=padded(joined.defect, np.nan),
         failed_at=float(times[failed[0]]) if failed.size else None,
+        forever=forever,
     )
+
+
+def _first_record(objective: Objective, state: _State) -> _Record:
+    loss, doubt = _loss(objective, state)
+    values = (0.0, state.radius, state.radius, loss, doubt, np.nan, 0.0)
+    return _Record(*(np.full(1, float(value)) for value in values))
+
+
+@eqx.filter_jit
+def _loss(objective: Objective, state: _State) -> tuple[Scalar, Scalar]:
+    """The loss at the tube's centre, and how much it can differ within the radius.
+
+    |f(z + d) - f(z)| <= |d| |grad f(z)| + |d|^2 / 2 times what the Hessian is at most.
+    """
+    weights = _unravel(objective)(state.point + state.correction)
+    value, slopes = objective.value_and_gradient(weights)
+    slope = jnp.linalg.norm(ravel_pytree(slopes)[0])
+    bend = BallCentre.at(objective, weights).bounds(state.radius).hessian
+    return value, state.radius * slope + state.radius**2 / 2 * bend + _units(value) * value
 
 
 @eqx.filter_jit
@@ -162,7 +203,7 @@ def _block(
     targets, inner = jnp.asarray(targets), jnp.asarray(inner)
     advance = partial(_advance, objective, rate, corrected, exact)
     nothing = jnp.zeros(targets.shape[0])
-    rows = _Record(nothing, nothing, nothing, nothing, nothing)
+    rows = _Record(*[nothing] * len(fields(_Record)))
 
     def to_next(index: Array, carry: tuple[_State, _Record]) -> tuple[_State, _Record]:
         state, rows = carry
@@ -174,7 +215,7 @@ def _block(
         jump = jnp.linalg.norm(state.point - targets[index])
         state = _State(targets[index], state.correction, state.radius + jump, state.widest)
         size = jnp.linalg.norm(state.correction)
-        row = _Record(size, state.radius, state.widest, curvature, defect)
+        row = _Record(size, state.radius, state.widest, *_loss(objective, state), curvature, defect)
         return state, jax.tree.map(lambda all_rows, one: all_rows.at[index].set(one), rows, row)
 
     return jax.lax.fori_loop(0, count, to_next, (state, rows))

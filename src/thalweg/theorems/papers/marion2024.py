@@ -1,6 +1,11 @@
-"""The statements of marion2024, in the order of the paper."""
+"""The statements of marion2024, in the order of the paper.
+
+[marion2024] P. Marion, L. Chizat, "Deep linear networks for regression are implicitly regularized
+    towards flat minima", arXiv:2405.13456.
+"""
 
 from thalweg import curvature, initialisation
+from thalweg.curvature.products import products_without_two
 from thalweg.dynamics import flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -14,41 +19,21 @@ from thalweg.theorems import (
     small_start,
     small_start_limit,
 )
+from thalweg.theorems.decay import ExponentialDecay, QuadraticRisk
+from thalweg.theorems.inequalities import (
+    ChiSquaredTail,
+    GaussianForms,
+    PowersNearOne,
+    SumOfManyChances,
+)
+from thalweg.theorems.perturbation import DisturbedProducts
 from thalweg.theorems.statement import Statement
 
-_SETTING = (
-    Statement(
-        "marion2024:eq1",
-        "Descent cannot settle at minimisers that are sharper than 2 / learning rate.",
-        flat_minima.largest_settling_rate,
-        "descent fails within 1% above the rate at which the flattest minimiser becomes unstable",
-    ),
-    Statement(
-        "marion2024:def-smin",
-        "A number that the sharpness of no minimiser is below, and two stronger ones.",
-        curvature.minimiser_sharpness_bounds,
-        "at depth 10 the least sharpness is 3.7 times the paper's, 1.05 and 1.002 times ours",
-    ),
-    Statement(
-        "marion2024:thm1",
-        "The sharpness of every minimiser grows in proportion to the depth.",
-        flat_minima.SharpnessOfMinimisers,
-        "attained on white data by balanced chains of rank one",
-    ),
-    Statement(
-        "marion2024:eq2",
-        "Residual starts: the identity plus Gaussian noise that is scaled by depth and width.",
-        initialisation.residual,
-    ),
+STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:def-model",
         "Networks that multiply their input by matrices, and perhaps by a fixed readout.",
         LinearNetwork,
-    ),
-    Statement(
-        "marion2024:eq3",
-        "The same, as a map from the weights to the function that is learnt.",
-        LinearNetwork.end_to_end,
     ),
     Statement(
         "marion2024:def-risk",
@@ -56,9 +41,20 @@ _SETTING = (
         Regression,
     ),
     Statement(
-        "marion2024:asm-A1",
-        "The samples span all directions, so that the best linear predictor is unique.",
-        least_squares.unique_solution,
+        "marion2024:eq1",
+        "Descent cannot settle at minimisers that are sharper than 2 / learning rate.",
+        flat_minima.largest_settling_rate,
+        "descent fails within 1% above the rate at which the flattest minimiser becomes unstable",
+    ),
+    Statement(
+        "marion2024:eq2",
+        "Residual starts: the identity plus Gaussian noise that is scaled by depth and width.",
+        initialisation.residual,
+    ),
+    Statement(
+        "marion2024:eq3",
+        "The same, as a map from the weights to the function that is learnt.",
+        LinearNetwork.end_to_end,
     ),
     Statement(
         "marion2024:eq4",
@@ -76,15 +72,20 @@ _SETTING = (
         Regression.gradient,
     ),
     Statement(
-        "marion2024:def-sharpness",
-        "The largest eigenvalue of the Hessian.",
-        curvature.sharpness,
-    ),
-    Statement(
         "marion2024:eq7",
         "How fast gradients change at most, which is the larger end of the spectrum by modulus.",
         curvature.extreme_eigenvalues,
         "equals the squared sharpness only where the Hessian has no eigenvalue below minus it",
+    ),
+    Statement(
+        "marion2024:eq8",
+        "The layers of a residual network, written as the start and a move of the order 1 / depth.",
+        residual_start.residual_view,
+    ),
+    Statement(
+        "marion2024:def-sharpness",
+        "The largest eigenvalue of the Hessian.",
+        curvature.sharpness,
     ),
     Statement(
         "marion2024:d-reduced-sharpness",
@@ -93,9 +94,38 @@ _SETTING = (
         "exact",
         ours=True,
     ),
-)
-
-_MINIMA = (
+    Statement(
+        "marion2024:def-smin",
+        "A number that the sharpness of no minimiser is below, and two stronger ones.",
+        curvature.minimiser_sharpness_bounds,
+        "at depth 10 the least sharpness is 3.7 times the paper's, 1.05 and 1.002 times ours",
+    ),
+    Statement(
+        "marion2024:asm-A1",
+        "The samples span all directions, so that the best linear predictor is unique.",
+        least_squares.unique_solution,
+    ),
+    Statement(
+        "marion2024:asm-A2",
+        "The start is no worse than the zero network and not stationary.",
+        small_start.starts_below_zero_network,
+    ),
+    Statement(
+        "marion2024:asm-A3",
+        "The solution has norm 1 at least and the start is small compared with 1 / depth.",
+        small_start.starts_small,
+    ),
+    Statement(
+        "marion2024:def-eps",
+        "The size of a start: its norms and imbalances, squared.",
+        small_start.start_size,
+    ),
+    Statement(
+        "marion2024:thm1",
+        "The sharpness of every minimiser grows in proportion to the depth.",
+        flat_minima.SharpnessOfMinimisers,
+        "attained on white data by balanced chains of rank one",
+    ),
     Statement(
         "marion2024:thm2",
         "Two lower bounds on the sharpness of a minimiser, by depth and by the norms of layers.",
@@ -109,30 +139,23 @@ _MINIMA = (
         "the paper's bound grows like the factor, the sharpness and our bound like its square",
     ),
     Statement(
+        "marion2024:ex-prod",
+        "The product of L numbers has the sharpness L - 1 where all of them are one.",
+        products_without_two,
+        "exact",
+    ),
+    Statement(
         "marion2024:d-min-sharpness",
         "The sharpness of the flattest minimiser, exactly.",
         flat_minima.FlattestMinimiser,
         "attained",
         ours=True,
     ),
-)
-
-_SMALL = (
-    Statement(
-        "marion2024:asm-A2",
-        "The start is no worse than the zero network and not stationary.",
-        small_start.starts_below_zero_network,
-    ),
     Statement(
         "marion2024:lem1",
         "The imbalance of consecutive layers is constant along the flow.",
         small_start.BalanceIsConserved,
         "an identity; for descent too, with its exact drift",
-    ),
-    Statement(
-        "marion2024:def-eps",
-        "The size of a start: its norms and imbalances, squared.",
-        small_start.start_size,
     ),
     Statement(
         "marion2024:lem2",
@@ -145,11 +168,6 @@ _SMALL = (
         "From any positive time on the excess loss decays exponentially.",
         small_start.EventuallyLojasiewicz,
         "attained at depth 1 on white data; the rate is 5e9 times too small at depth 3",
-    ),
-    Statement(
-        "marion2024:asm-A3",
-        "The solution has norm 1 at least and the start is small compared with 1 / depth.",
-        small_start.starts_small,
     ),
     Statement(
         "marion2024:cor1",
@@ -176,13 +194,23 @@ _SMALL = (
         "true to 1.4e-6 at depth 3 and 2e-8 at depth 10, where 7% and 8% are allowed",
         ours=True,
     ),
-)
-
-_RESIDUAL = (
     Statement(
-        "marion2024:eq8",
-        "The layers of a residual network, written as the start and a move of the order 1 / depth.",
-        residual_start.residual_view,
+        "marion2024:lem3",
+        "The products of random layers near the identity have bounded singular values.",
+        residual_products.ResidualProducts,
+        "the largest singular value is bounded by 11 times the typical one at s = 0.1",
+    ),
+    Statement(
+        "marion2024:lem3-failure",
+        "The probability that they have not, in full.",
+        residual_products.ResidualProductsByTerms,
+        "at least e^2 below the simplified bound",
+    ),
+    Statement(
+        "marion2024:eq-gradbounds",
+        "The gradient of each layer is bounded from both sides by the excess loss.",
+        residual_start.GradientsAreBounded,
+        "attained at the identity on white data",
     ),
     Statement(
         "marion2024:thm4",
@@ -198,24 +226,6 @@ _RESIDUAL = (
         ours=True,
     ),
     Statement(
-        "marion2024:eq-gradbounds",
-        "The gradient of each layer is bounded from both sides by the excess loss.",
-        residual_start.GradientsAreBounded,
-        "attained at the identity on white data",
-    ),
-    Statement(
-        "marion2024:lem3",
-        "The products of random layers near the identity have bounded singular values.",
-        residual_products.ResidualProducts,
-        "the largest singular value is bounded by 11 times the typical one at s = 0.1",
-    ),
-    Statement(
-        "marion2024:lem3-failure",
-        "The probability that they have not, in full.",
-        residual_products.ResidualProductsByTerms,
-        "at least e^2 below the simplified bound",
-    ),
-    Statement(
         "marion2024:cor4",
         "The minimiser that the flow finds from a random residual start is flat up to a constant.",
         residual_chance.RandomResidualLimitIsFlat,
@@ -227,6 +237,49 @@ _RESIDUAL = (
         residual_chance.RandomResidualStartConvergesForManyOutputs,
         "the move is 2e4 times less than allowed at s = 0.01",
     ),
+    Statement(
+        "marion2024:lem4",
+        "Powers of numbers near one are nearly straight.",
+        PowersNearOne,
+        "2 in the change for small x; 1.44 and 1.10 at the ends of the conditions",
+    ),
+    Statement(
+        "marion2024:lem5",
+        "Many chances that get small fast enough with their number are small in all.",
+        SumOfManyChances,
+        "e as printed, attained as sharpened, and for every L >= 1",
+    ),
+    Statement(
+        "marion2024:lem6",
+        "A Gaussian matrix makes a chi-squared variable and a Gaussian one of any vector.",
+        GaussianForms,
+        "exact laws, by Kolmogorov-Smirnov tests",
+    ),
+    Statement(
+        "marion2024:lem7",
+        "Where the squared gradient dominates the loss, the loss falls exponentially along the "
+        "flow; the printed form lacks the square and is false.",
+        ExponentialDecay,
+        "attained along the flattest direction of least squares",
+    ),
+    Statement(
+        "marion2024:lem8",
+        "The excess of the squared error is a quadratic form of the predictor, and bounds its "
+        "gradient on both sides.",
+        QuadraticRisk,
+        "attained along eigenvectors of the input moment",
+    ),
+    Statement(
+        "marion2024:lem9",
+        "Products of many matrices stay well conditioned if each changes by a part of their "
+        "number.",
+        DisturbedProducts,
+        "1.56 for the identity; the bound on products in between is attained",
+    ),
+    Statement(
+        "marion2024:chi2-tail",
+        "A chi-squared variable is seldom far above its mean.",
+        ChiSquaredTail,
+        "2 at the mean, more elsewhere",
+    ),
 )
-
-STATEMENTS: tuple[Statement, ...] = (*_SETTING, *_MINIMA, *_SMALL, *_RESIDUAL)

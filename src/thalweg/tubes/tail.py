@@ -1,0 +1,103 @@
+"""After the last step: both descent and flow may be proven to come to rest nearby.
+
+For the square loss let e be the loss above its minimum, F the end-to-end matrix, J its derivative,
+and mu the smallest positive eigenvalue of the input moment Sigma. The gradient G of the loss with
+respect to F has |grad f| = |J^T G| and |G|^2 >= 4 scale mu e, so that on a ball on which all
+singular values of J (as a map onto matrices) are at least sigma,
+
+    |grad f|^2 >= 2 m e,    m = 2 scale mu sigma^2.
+
+J changes by at most d2 R on a ball of radius R. While they stay in such a ball, the flow has at
+most the length sqrt(2 e / m) before it, since (sqrt e)' <= -sqrt(m / 2) |theta'|; and descent at
+most sqrt(2 e / m) / (1 - eta b / 2), where b bounds the Hessian and eta b < 2. So if both lengths,
+counted from where they are now, end inside of the ball, neither ever leaves it, both converge to
+minimisers, and their distance never exceeds what it is now plus both lengths.
+
+Where the flow is within r of z, its sqrt(e) is at most that at z plus sqrt(scale lambda_max(Sigma))
+times d1 r.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from thalweg._typing import Scalar, Weights
+from thalweg.curvature.balls import BallCentre
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import Regression, TargetMatrix
+
+_ATTEMPTS = 40
+_ROOM = 1.01  # how far above the length the next guess of the ball lies
+_POSITIVE = 1e-12  # eigenvalues of Sigma below this part of the largest count as zero
+
+
+class _Lengths(eqx.Module):
+    """What may lie before the flow and before descent, if they stay in a ball of some radius."""
+
+    flow: Scalar
+    descent: Scalar
+
+
+def tail_bound(
+    objective: Objective,
+    weights: Weights,
+    correction: Weights,
+    radius: float,
+    rate: float,
+) -> float | None:
+    """What the distance stays below for ever, or None where that cannot be proven here.
+
+    Args:
+        objective: the loss, which must be a square loss without weight decay.
+        weights: where descent is.
+        correction: from there to the centre of the tube.
+        radius: of the tube.
+        rate: the learning rate.
+    """
+    problem = objective.problem
+    if not isinstance(problem, Regression | TargetMatrix) or float(objective.weight_decay) > 0:
+        return None
+    now = float(jnp.sqrt(sum(jnp.sum(each**2) for each in correction))) + radius
+    numbers = (jnp.asarray(radius), jnp.asarray(rate))
+    ball = now
+    for _ in range(_ATTEMPTS):
+        lengths = _lengths(objective, weights, correction, *numbers, jnp.asarray(ball))
+        flow, descent = float(lengths.flow), float(lengths.descent)
+        if now + flow <= ball and descent <= ball:
+            return now + flow + descent
+        ball = _ROOM * max(now + flow, descent)
+        if not ball < 1e3:
+            return None
+    return None
+
+
+@eqx.filter_jit
+def _lengths(
+    objective: Objective,
+    weights: Weights,
+    correction: Weights,
+    radius: Scalar,
+    rate: Scalar,
+    ball: Scalar,
+) -> _Lengths:
+    network, problem = objective.network, objective.problem
+    assert isinstance(network, LinearNetwork)
+    assert isinstance(problem, Regression | TargetMatrix)
+    jacobian = jax.jacobian(lambda point: network.end_to_end(point))(weights)
+    size = problem.shape[0] * problem.shape[1]
+    rows = jnp.concatenate([jnp.reshape(block, (size, -1)) for block in jacobian], axis=1)
+    singular = jnp.linalg.svd(rows, compute_uv=False)
+    least = singular[-1] if rows.shape[1] >= size else jnp.zeros(())
+    bounds = BallCentre.at(objective, weights).bounds(ball)
+    sigma = jnp.maximum(least - bounds.product_second * ball, 0.0)
+    spectrum = problem.spectrum
+    positive = jnp.min(jnp.where(spectrum > _POSITIVE * spectrum[-1], spectrum, jnp.inf))
+    pace = 2 * problem.scale * positive * sigma**2
+    centre = tuple(a + b for a, b in zip(weights, correction, strict=True))
+    here, there = (jnp.sqrt(problem.excess(network.end_to_end(w))) for w in (weights, centre))
+    farther = jnp.sqrt(problem.scale * spectrum[-1]) * bounds.product_first * radius
+    unit = jnp.sqrt(2 / pace)
+    steady = 1 - rate * bounds.hessian / 2
+    descent = jnp.where(steady > 0, unit * here / jnp.where(steady > 0, steady, 1.0), jnp.inf)
+    return _Lengths(unit * (there + farther), descent)
