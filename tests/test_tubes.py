@@ -42,7 +42,6 @@ def test_the_phi_functions_are_their_integrals(x):
         np.testing.assert_allclose(found, exact, rtol=1e-11)
 
 
-@pytest.mark.statement("elkabetz2021:cert2", "value")
 def test_the_correction_is_that_of_the_recursion():
     """Oracle: numbers of an independent implementation, at times 1, 2, 3 and 6."""
     objective, start = aligned(3, 4, 0.3)
@@ -59,7 +58,6 @@ def test_the_correction_is_that_of_the_recursion():
 @pytest.mark.parametrize(
     ("rate", "ratio"), [(0.1, 7.5), (0.03, 1.11), (0.001, 1.004)], ids=["0.1", "0.03", "0.001"]
 )
-@pytest.mark.statement("elkabetz2021:cert2", "tight")
 def test_the_tube_is_nearly_tight_for_small_steps(rate, ratio):
     """The ratios are those of an independent prototype, 7.3, 1.106 and 1.003, and some room."""
     objective, start = aligned(3, 4, 0.3)
@@ -94,7 +92,6 @@ def random_run(shape, seed, condition, decay, scale, rate):
     return tw.descend(objective, weights, learning_rate=rate, steps=max(8, round(1.5 / rate)))
 
 
-@pytest.mark.statement("elkabetz2021:cert2", "holds")
 @settings(max_examples=8)
 @given(
     st.sampled_from(SHAPES),
@@ -168,7 +165,6 @@ def test_cross_entropy_has_a_tube():
     assert inside(run, tw.tube(run)) < 1.1  # looser than square loss only through its bounds
 
 
-@pytest.mark.statement("elkabetz2021:cert2", "fails")
 def test_a_wrong_flow_is_outside():
     """The test can fail: another learning rate's clock puts the flow where the tube is not."""
     objective, start = aligned(3, 4, 0.3)

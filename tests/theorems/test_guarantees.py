@@ -69,7 +69,9 @@ def test_every_theorem_copes_with_any_case(name):
 @pytest.fixture(scope="module")
 def white_case():
     """A balanced start with a deficiency margin, on white data."""
-    experiment = Experiment(white=True, depth=2, start="balanced", init_scale=0.2, time=12.0, seed=0)
+    experiment = Experiment(
+        white=True, depth=2, start="balanced", init_scale=0.2, time=12.0, seed=0
+    )
     return experiment.case()
 
 

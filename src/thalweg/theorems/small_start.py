@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 from scipy.optimize import root_scalar
 from typing_extensions import override
 
@@ -136,7 +137,8 @@ class BalanceIsConserved(AbstractTheorem[Case]):
         if case.flow is not None and case.flow.times.ndim == 1:
             claims.append(_constant_imbalance(case.flow, case.weights))
         if case.run is not None and case.run.weights and case.run.times.ndim == 1:
-            claims.append(_drift_per_step(case.run))
+            consecutive = np.diff(case.run.steps) == 1
+            claims += [_drift_per_step(case.run, consecutive)] if consecutive.any() else []
         return tuple(claims)
 
 
@@ -151,10 +153,9 @@ def _largest_drift(objective: Objective, weights: Weights, first: tuple) -> Scal
     return jnp.max(jnp.stack([jnp.zeros(()), *drifts]))
 
 
-def _drift_per_step(run: Descent) -> Claim:
+def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Claim:
     eta = float(run.learning_rate)
     imbalances, drifts, sizes = seen_along(run, _imbalances)
-    consecutive = np.diff(run.steps) == 1
     found = np.zeros(consecutive.sum())
     for before, drift in zip(imbalances, drifts, strict=True):
         error = np.abs(np.diff(before, axis=0) - eta**2 * drift[:-1])[consecutive]

@@ -26,6 +26,7 @@ from thalweg.theorems.one_output import (
     RandomStartConverges,
     UnbalancedDescentConverges,
 )
+from thalweg.theorems.proven_distance import ProvenDistance
 from thalweg.theorems.saddles import RescaledSaddle, SharpSaddle
 from thalweg.theorems.stages import (
     Alignment,
@@ -395,7 +396,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "elkabetz2021:cert2",
         "The same around a corrected curve: the distance is known from both sides.",
-        tube,
+        ProvenDistance,
         "0.3 % at learning rate 0.001, 3 % at 0.01, 11 % at 0.03 for three layers",
         ours=True,
     ),
