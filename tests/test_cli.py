@@ -33,7 +33,7 @@ def test_run_writes_report_figure_and_data(thalweg, tmp_path):
     )  # fmt: skip
     assert code == 0
     summary = json.loads(printed)
-    assert [row["learning rate"] for row in summary["runs"]] == ["0.02", "0.1"]
+    assert [row["rate"] for row in summary["runs"]] == ["0.02", "0.1"]
     page = (folder / "report.html").read_text()
     assert summary["report"] == str(folder / "report.html")
     assert page.count("<tr>") == 3
@@ -58,7 +58,7 @@ def test_run_prints_a_table_and_where_the_report_is(thalweg, tmp_path):
         "run", "--out", tmp_path, "--depth", 2, "--time", 2, "--learning-rate", 0.1
     )
     assert code == 0
-    assert "learning rate   2 / rate   sharpness   excess loss   distance   diverged" in printed
+    assert "rate   2 / rate   sharpness   excess loss   distance   proven to   diverged" in printed
     assert f"Report: {tmp_path / 'report.html'}" in printed
     assert "No minimiser is flatter than" in printed
 
@@ -164,7 +164,7 @@ def test_a_file_and_the_command_line_describe_one_experiment(thalweg, tmp_path):
     file.write_text("depth = 2\ntime = 1.0\nlearning_rates = [0.1]\nstart = 'residual'\n")
     code, printed, _ = thalweg("run", file, "--out", tmp_path / "out", "--json")
     assert code == 0
-    assert [row["learning rate"] for row in json.loads(printed)["runs"]] == ["0.1"]
+    assert [row["rate"] for row in json.loads(printed)["runs"]] == ["0.1"]
     results = xr.open_zarr(tmp_path / "out" / "results.zarr")
     assert results.attrs["experiment_depth"] == 2
     assert results.attrs["experiment_start"] == "residual"

@@ -110,7 +110,9 @@ def run(
     )  # fmt: skip
     columns = (TextColumn("{task.description:>10}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "spectrum")}
+        tasks = {
+            name: bars.add_task(name, total=1.0) for name in ("descent", "flow", "tube", "spectrum")
+        }
         results = perform(
             experiment, lambda stage, share: bars.update(tasks[stage], completed=share)
         )

@@ -30,6 +30,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
 from thalweg.theorems import Case, RandomStart
+from thalweg.tubes import Tube, tube
 
 Progress = Callable[[str, float], None]
 
@@ -168,12 +169,17 @@ def perform(experiment: Experiment, progress: Progress = lambda stage, share: No
         progress("flow", (number + 1) / (len(runs) + 1))
         gaps.append(distance(run, exact))
     progress("flow", 1.0)
+    tubes = []
+    for number, run in enumerate(runs):
+        progress("tube", number / len(runs))
+        tubes.append(tube(run, curvature="norms"))
+    progress("tube", 1.0)
     spectra = []
     for number, motion in enumerate([*runs, exact]):
         progress("spectrum", number / (len(runs) + 1))
         spectra.append(spectrum_along(objective, motion.weights))
     progress("spectrum", 1.0)
-    return _dataset(experiment, objective, runs, exact, gaps, spectra)
+    return _dataset(experiment, objective, runs, exact, gaps, tubes, spectra)
 
 
 def _dataset(
@@ -182,6 +188,7 @@ def _dataset(
     runs: list[Descent],
     exact: Flow,
     gaps: list[np.ndarray],
+    tubes: list[Tube],
     spectra: list[SpectrumPath],
 ) -> xr.Dataset:
     bounds = minimiser_sharpness_bounds(objective)
@@ -193,6 +200,9 @@ def _dataset(
             "time": (by_run, _padded([run.times for run in runs])),
             "loss": (by_run, _padded([run.loss for run in runs])),
             "distance": (by_run, _padded(gaps)),
+            "distance_lower": (by_run, _padded([each.lower for each in tubes])),
+            "distance_upper": (by_run, _padded([each.upper for each in tubes])),
+            "proven_until": ("learning_rate", [_proven_until(each) for each in tubes]),
             "sharpness": (by_run, _padded([path.largest for path in spectra[:-1]])),
             "smallest_eigenvalue": (by_run, _padded([path.smallest for path in spectra[:-1]])),
             "diverged_at": (
@@ -215,6 +225,11 @@ def _dataset(
             **_provenance(),
         },
     )
+
+
+def _proven_until(proven: Tube) -> float:
+    """The last recorded time at which a tube is finite."""
+    return float(proven.times[np.isfinite(proven.upper)][-1])
 
 
 def _padded(rows: list[np.ndarray]) -> np.ndarray:

@@ -100,9 +100,15 @@ def _draw_sharpness(axes: Axes, results: xr.Dataset, colours: Sequence[str]) -> 
 
 
 def _draw_distance(axes: Axes, results: xr.Dataset, colours: Sequence[str]) -> None:
-    axes.set_title("Distance from descent to the flow, in weight space")
+    axes.set_title("Distance from descent to the flow, in weight space (dotted: proven bound)")
     for _, colour, run in _runs(results, colours):
         axes.plot(run.time[1:], run.distance[1:], color=colour)
+        proven = np.isfinite(run.distance_upper.values) & (run.time.values > 0)
+        time, low, high = (
+            run[name][proven] for name in ("time", "distance_lower", "distance_upper")
+        )
+        axes.plot(time, high, color=colour, linewidth=0.9, linestyle=":")
+        axes.fill_between(time, low, high, where=low > 0, color=colour, alpha=0.25, linewidth=0)
     error = results.flow_error
     axes.fill_between(results.flow_time, 1e-30, error, color="0.5", alpha=0.3, linewidth=0)
     axes.annotate(
@@ -110,5 +116,8 @@ def _draw_distance(axes: Axes, results: xr.Dataset, colours: Sequence[str]) -> N
         xycoords=("axes fraction", "data"), **_NOTE,
     )  # fmt: skip
     axes.set_yscale("log")
-    axes.set_ylim(max(float(error[1:].median()), 1e-14) / 30, None)
+    farthest = float(results.distance.max())
+    axes.set_ylim(
+        max(float(error[1:].median()), 1e-14) / 30, 3 * farthest if farthest > 0 else None
+    )
     axes.set_ylabel("Euclidean distance")

@@ -36,7 +36,8 @@ _PAGE = """<!doctype html>
 LEAD = (
     "Gradient descent from one start at several learning rates, next to the exact gradient flow. "
     "Where the sharpness stays below 2/eta, descent follows the flow; a minimiser sharper than "
-    "2/eta cannot be settled in, and none is flatter than the grey bound."
+    "2/eta cannot be settled in, and none is flatter than the grey bound. The dotted bounds on the "
+    "distance are proven from the descent run alone, for as long as they last."
 )
 
 
@@ -49,11 +50,12 @@ def summary(results: xr.Dataset) -> list[dict[str, str]]:
         diverged = float(run.diverged_at)
         rows.append(
             {
-                "learning rate": f"{rate:g}",
+                "rate": f"{rate:g}",
                 "2 / rate": f"{2 / rate:g}",
                 "sharpness": f"{float(run.sharpness):.4g}",
                 "excess loss": f"{float(run.loss - run.minimum):.2e}",
                 "distance": f"{float(run.distance):.3g}",
+                "proven to": f"{float(run.proven_until):.3g}",
                 "diverged": "-" if diverged != diverged else f"{diverged:.0f}",
             }
         )
