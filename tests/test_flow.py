@@ -377,3 +377,22 @@ def test_dense_hessians_of_a_large_network_are_refused():
 def test_a_flow_that_takes_too_long_says_what_to_do(method):
     with pytest.raises(FlowError, match=r"followed to time .* of 50 only.*raise `max_steps` \(5\)"):
         flow(ONE_OUTPUT, ONE_OUTPUT_START, times=50 / 12 * TIMES, method=method, max_steps=5)
+
+
+@pytest.mark.parametrize("seed", [6, 28])
+def test_the_error_is_covered_over_the_first_step_too(seed):
+    """Oracle: the same flow with a tolerance ten thousand times smaller.
+
+    Run and companion once took the same first step, and agreed there to rounding.
+    """
+    rng = np.random.default_rng(seed)
+    network = tw.LinearNetwork([3, 3, 3, 1])
+    objective = tw.Objective(network, tw.Regression(rng.normal(size=(12, 3)), rng.normal(size=12)))
+    weights = tuple(0.5 * rng.normal(size=shape) for shape in network.shapes)
+    times = np.linspace(0, 3, 101)
+    found = tw.flow(objective, weights, times=times)
+    exact = tw.flow(objective, weights, times=times, rtol=1e-12, atol=1e-14)
+    true = tw.distance(found, exact)
+    # Where errors pass through each other the distance to a companion may be small by chance.
+    assert np.mean(true <= 10 * found.error + 1e-12) > 0.9
+    assert true.max() <= 10 * found.error.max()

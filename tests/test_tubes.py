@@ -191,6 +191,34 @@ def test_the_certified_step_is_that_of_the_prototype(depth, width, cosine, time,
     assert found.run.times[-1] >= time - 1e-9
 
 
+@pytest.mark.parametrize(("small", "proven"), [(1e-13, False), (0.5, True)], ids=["tiny", "half"])
+def test_nothing_is_said_for_ever_where_a_direction_is_learned_only_then(small, proven):
+    """An eigenvalue of 1e-13 is lost in the input moment, but the flow still drifts along it."""
+    x = np.sqrt(2) * np.diag([1.0, np.sqrt(small)])
+    objective = tw.Objective(tw.LinearNetwork([2, 1, 1]), tw.Regression(x, x @ [1.0, 0.0]))
+    start = (np.array([[1.0, 0.001]]), np.array([[0.99]]))
+    run = tw.descend(objective, start, learning_rate=0.005, steps=2000, record_every=50)
+    assert (tw.tube(run, start_distance=1e-5).forever is not None) == proven
+
+
+def test_a_run_in_single_precision_is_followed_in_double():
+    network = tw.LinearNetwork([2, 2, 1])
+    objective = tw.Objective(network, tw.TargetMatrix(np.asarray([1.0, 0.0], np.float32)))
+    start = tuple(np.full(shape, 0.3, np.float32) for shape in network.shapes)
+    run = tw.descend(objective, start, learning_rate=0.01, steps=50)
+    assert np.isfinite(tw.tube(run).upper).all()
+
+
+def test_a_diverged_run_is_proven_to_nothing():
+    objective, start = aligned(3, 4, 0.3)
+    run = tw.descend(objective, tuple(30 * a for a in start), learning_rate=1.0, steps=20)
+    proven = tw.tube(run)
+    assert run.diverged_at is not None
+    assert proven.failed_at is not None
+    assert np.isinf(proven.between[-1])
+    assert np.isinf(proven.upper[-1])
+
+
 def batch():
     objective, start = aligned(2, 3, 0.3)
     return tw.descend(objective, start, learning_rate=np.array([0.1, 0.2]), steps=3)

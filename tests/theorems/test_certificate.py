@@ -53,6 +53,12 @@ def test_nan_at_one_step_never_confirms():
     assert np.isnan(claim.margin)
 
 
+def test_a_resolution_without_limit_confirms_nothing():
+    claim = Claim("x <= 1", inf, 1.0, inf)
+    assert not claim.holds
+    assert not claim.fails
+
+
 def test_a_claim_about_no_step_confirms_nothing():
     claim = Claim("at late steps", np.zeros(0), 1.0, np.zeros(0))
     certificate = Certificate("paper:thm", "title", (GOOD,), (claim,))

@@ -233,6 +233,15 @@ def test_existence_needs_a_gradient_without_jumps():
 
 def test_a_batch_is_not_one_network():
     batch = tuple(np.stack([array, array]) for array in START)
-    for theorem in (FlowExists(), FollowsFlow(), GlobalCurvature()):
-        certificate = theorem.check(Case(OBJECTIVE, batch, radius=0.1, time=1.0))
-        assert certificate.first_failure.statement == "the weights are of one network"
+    with pytest.raises(tw.InputError, match="`weights` must be those of one network"):
+        Case(OBJECTIVE, batch, radius=0.1, time=1.0)
+
+
+def test_where_no_radius_allows_the_rate_none_is_answered():
+    """One layer of curvature 1, at a rate at which the error grows faster than any radius."""
+    objective = tw.Objective(tw.LinearNetwork([2, 1]), tw.TargetMatrix([1.0, 0.0]))
+    start = (np.array([[0.3, 0.2]]),)
+    flow = tw.flow(objective, start, time=5.0)
+    found = FollowsFlow().check(Case(objective, start, learning_rate=1.02, flow=flow))
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert found.first_failure.statement == "some radius allows the learning rate"

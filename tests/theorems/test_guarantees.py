@@ -26,6 +26,9 @@ def strange_cases() -> dict[str, Case]:
     linear = tw.LinearNetwork([4, 3, 3])
     single = tw.LinearNetwork([4, 3])
     model = tw.Model(lambda weights, inputs: inputs @ weights[0].T, [(3, 4)])
+    deep, flat = tw.LinearNetwork([4, 3, 3, 1]), tw.LinearNetwork([4, 1])
+    dead = tw.LinearNetwork([4, 3], readout=np.zeros(3))
+    one_target = tw.Regression(X, X[:, 0])
     classes = tw.Classification(X, LABELS)
     squares = tw.Regression(X, X[:, :3])
     return {
@@ -37,6 +40,9 @@ def strange_cases() -> dict[str, Case]:
         "one layer": Case(tw.Objective(single, squares), draw(single), 0.1, 0.5, 1.0, 0.1),
         "model": Case(tw.Objective(model, squares), (RNG.normal(size=(3, 4)),), 0.1, 0.5),
         "zero": Case(tw.Objective(linear, squares), zeros(linear), 0.1, 0.5, 1.0, 0.1),
+        "zero scalar": Case(tw.Objective(deep, one_target), zeros(deep), 0.1, 0.5, 1.0, 0.1),
+        "one scalar layer": Case(tw.Objective(flat, one_target), draw(flat), 0.1, 0.5, 1.0, 0.1),
+        "dead readout": Case(tw.Objective(dead, one_target), draw(dead), 0.1, 0.5, 1.0, 0.1),
         "gaussian law": Case(
             tw.Objective(linear, squares), draw(linear), random_start=RandomStart("gaussian", 0.3)
         ),
@@ -118,3 +124,58 @@ def test_without_a_time_there_is_nothing_to_simulate(white_case):
     case = Case(white_case.objective, white_case.weights)
     with pytest.raises(tw.InputError, match="`time` must say how long to simulate"):
         simulate(case)
+
+
+NETWORK = tw.LinearNetwork([2, 2, 1])
+ONE, OTHER = (tw.Objective(NETWORK, tw.TargetMatrix(goal)) for goal in ([1.0, 0.0], [0.0, -1.0]))
+START = (0.3 * np.eye(2), 0.3 * np.ones((1, 2)))
+
+
+def batch():
+    return tuple(np.stack([array, array]) for array in START)
+
+
+def single_precision():
+    start = tuple(np.asarray(array, np.float32) for array in START)
+    objective = tw.Objective(NETWORK, tw.TargetMatrix(np.asarray([1, 0], np.float32)))
+    return objective, start, tw.descend(objective, start, learning_rate=0.1, steps=3)
+
+
+def foreign(objective, weights=START):
+    return tw.descend(objective, weights, learning_rate=0.1, steps=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: tw.certify(ONE, batch()), "`weights` must be those of one network: layer 1"),
+        (lambda: tw.certify(ONE, (np.nan * START[0], START[1])), r"`weights\[0\]` must be finite"),
+        (lambda: tw.certify(ONE, START, float("nan")), "`learning_rate` must be one finite number"),
+        (lambda: tw.certify(ONE, START, target_loss=float("inf")), "`target_loss` must be one"),
+        (lambda: tw.certify(ONE, START, run=foreign(OTHER)), "on the objective of the case"),
+        (lambda: tw.certify(ONE, START, run=foreign(ONE, batch())), "of one network, got a batch"),
+        (lambda: RandomStart("uniform", 1.0), "`kind` must be one of gaussian, balanced, residual"),
+        (lambda: RandomStart("balanced", 0.0), "`scale` must be positive"),
+        (lambda: tw.certify(ONE, START)["arora2019:thm9"], "must be the id of a statement about"),
+        (lambda: Case(*single_precision()[:2], run=single_precision()[2]), "must be in 64 bits"),
+    ],
+    ids=["batch", "nan", "rate", "target", "objective", "runs", "kind", "scale", "id", "float32"],
+)
+def test_bad_input_gets_one_sentence(make, sentence):
+    with pytest.raises(tw.InputError, match=sentence):
+        make()
+
+
+def test_a_diverged_run_is_no_reason_to_stop():
+    run = tw.descend(ONE, START, learning_rate=50.0, steps=30)
+    found = tw.certify(ONE, START, 50.0, run=run)
+    assert found.violated == ()
+    assert found["marion2024:thm1"] is found["marion2024:thm2"]  # one theorem, two ids
+
+
+def test_a_saddle_is_not_measured_as_a_minimiser():
+    deep = tw.LinearNetwork([2, 2, 2, 1])
+    objective = tw.Objective(deep, tw.TargetMatrix([1.0, 0.0]))
+    weights = tuple(1e-4 * np.ones(shape) for shape in deep.shapes)
+    case = simulate(Case(objective, weights, time=1.0))
+    assert Question.LEAST_SHARPNESS not in measure(case)

@@ -77,6 +77,11 @@ def escape(
             f"The flow was followed for {_MAX_STEPS} steps without its gradient growing to "
             f"{gradient:g}; does it start at a saddle at all?"
         )
+    if float(unit) >= gradient:
+        raise InputError(
+            f"`weights` must be where the gradient is below {gradient:g}, so near a saddle, got "
+            f"{float(unit):.3g}; follow `flow` from there."
+        )
     assert run.ts is not None
     length = run.ts[run.stats["num_accepted_steps"]]
     companion, _ = _follow(objective, start, jnp.asarray(tighter), jnp.asarray(never), length)

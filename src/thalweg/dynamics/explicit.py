@@ -20,7 +20,7 @@ from thalweg.dynamics.steady import KRYLOV, way_from_products
 Vector = Float[Array, " size"]
 
 _EVALUATIONS_PER_STEP = 13  # of 14 stages; the last one of an accepted step is the next one's first
-_EVALUATIONS_AT_START = 1
+_EVALUATIONS_AT_START = 2  # one to choose the first step
 
 
 def integrate_explicitly(
@@ -39,7 +39,7 @@ def integrate_explicitly(
         diffrax.Dopri8(),
         t0=0.0,
         t1=times[-1],
-        dt0=None,
+        dt0=_first_step(objective, start, times[-1], rtol),
         y0=start,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
@@ -66,6 +66,18 @@ def integrate_explicitly(
         reached=jnp.where(arrived, times[-1], last_time),
         steady_at=jnp.where(stopped, last_time, jnp.nan),
     )
+
+
+def _first_step(objective: FlatObjective, start: Vector, end: Scalar, rtol: Scalar) -> Scalar:
+    """A tenth of the time in which the start would double, less for small tolerances.
+
+    A companion with other tolerances must not take the same first step: over it the two would agree
+    to rounding, and their distance would say nothing of the error.
+    """
+    speed, size = jnp.linalg.norm(objective.gradient(start)), jnp.linalg.norm(start)
+    doubling = jnp.where(speed > 0, size / jnp.where(speed > 0, speed, 1.0), jnp.inf)
+    within = jnp.where(doubling > 0, jnp.minimum(doubling, end), end)
+    return 0.1 * within * rtol ** (1 / 8)
 
 
 def _steady_event(objective: FlatObjective, end: Scalar, steady: Scalar) -> diffrax.Event:

@@ -1,13 +1,18 @@
 """What a theorem about training speaks about: an objective, a start, and what is known besides."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
-from thalweg._checks import require_positive
+from thalweg._checks import InputError, require_finite, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.objective import Objective
+
+KINDS = ("gaussian", "balanced", "residual")
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,11 @@ class RandomStart:
 
     kind: str
     scale: float
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise InputError(f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}.")
+        require_positive("scale", self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +55,62 @@ class Case:
     flow: Flow | None = None
 
     def __post_init__(self):
-        self.objective.network.check(self.weights)
-        for name in ("learning_rate", "time", "radius"):
+        self._check_weights()
+        for name in ("run", "flow"):
             if getattr(self, name) is not None:
-                require_positive(name, getattr(self, name))
+                self._check_motion(name, getattr(self, name))
+        for name in ("learning_rate", "target_loss", "time", "radius"):
+            _check_number(name, getattr(self, name), positive=name != "target_loss")
+        if not isinstance(self.random_start, RandomStart | None):
+            raise InputError(
+                f"`random_start` must be a RandomStart(kind, scale), got {self.random_start!r}."
+            )
+
+    def _check_weights(self) -> None:
+        self.objective.network.check(self.weights)
+        for j, (array, shape) in enumerate(
+            zip(self.weights, self.objective.network.shapes, strict=True)
+        ):
+            if np.shape(array) != shape:
+                raise InputError(
+                    f"`weights` must be those of one network: layer {j + 1} has shape "
+                    f"{np.shape(array)} instead of {shape}; certify the runs of a batch in turn."
+                )
+            require_finite(f"weights[{j}]", jnp.asarray(array))
+
+    def _check_motion(self, name: str, motion: Descent | Flow) -> None:
+        if motion.times.ndim != 1:
+            raise InputError(
+                f"`{name}` must be of one network, got a batch of shape {motion.times.shape[:-1]}."
+            )
+        if not _same(motion.objective, self.objective):
+            raise InputError(
+                f"`{name}` must be a motion on the objective of the case, got one on another."
+            )
+        if any(np.asarray(array).dtype != np.float64 for array in motion.weights):
+            raise InputError(
+                f"`{name}` must be in 64 bits, because margins are often below single precision; "
+                "make it again with float64 weights and data."
+            )
 
     @classmethod
     def of(cls, motion: Descent | Flow, target_loss: float | None = None) -> "Case":
         """The case of a motion that has recorded its weights, one network at a time."""
+        if isinstance(motion, Flow):
+            return cls(motion.objective, motion.start, target_loss=target_loss, flow=motion)
         start = tuple(np.asarray(array)[0] for array in motion.weights)
         case = cls(motion.objective, start, target_loss=target_loss)
-        if isinstance(motion, Flow):
-            return replace(case, flow=motion)
         return replace(case, run=motion, learning_rate=float(motion.learning_rate))
+
+
+def _same(one: Objective, other: Objective) -> bool:
+    return one is other or bool(eqx.tree_equal(one, other))
+
+
+def _check_number(name: str, value: Any, positive: bool) -> None:
+    if value is None:
+        return
+    if isinstance(value, str) or np.ndim(value) or not np.isfinite(float(value)):
+        raise InputError(f"`{name}` must be one finite number, got {value!r}.")
+    if positive:
+        require_positive(name, value)

@@ -177,6 +177,7 @@ class Claim:
     @property
     def _slack(self) -> np.ndarray:
         slack = np.asarray(self.resolution, float)
+        slack = np.where(np.isfinite(slack), slack, np.nan)  # without limit it would hide anything
         return slack if slack.size else np.zeros(())
 
     @property

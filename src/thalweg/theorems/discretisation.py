@@ -7,13 +7,13 @@ any approximate solution obeys
 
 where m bounds the logarithmic norm (of a gradient flow: minus the smallest eigenvalue of the
 Hessian) between both curves, and delta the defect, by how much the approximate one misses the
-equation. Where m and delta are constant, or delta is linear in time, the solution is a sum of
+equation. Where m is constant and delta is constant or linear in time, the solution is a sum of
 
     exp(m h),    h phi_1(m h),    h phi_2(m h),    phi_k(x) = integral_0^1 e^{(1-s) x} s^{k-1} ds,
 
-and monotone, so that its largest value over all times is one at the records. Descent with learning
-rate eta has delta <= beta gamma eta where beta bounds the Hessian and gamma the gradient: the
-step size that keeps r below a radius follows from
+and with a constant delta monotone, so that its largest value is one at the records. Descent with
+learning rate eta has delta <= beta gamma eta where beta bounds the Hessian and gamma the gradient:
+the step size that keeps r below a radius follows from
 
     eta beta gamma J(t) + e^{mu(t)} r(0) < radius,    J' = m J + 1,    mu' = m.
 
@@ -190,10 +190,14 @@ class Tube:
         if not np.all(room > 0):
             return Magnitude.of(0.0)
         logs = np.log(room[1:]) - self.log_amplification[1:]
+        if self.smoothness == 0 or self.steepness == 0:
+            return Magnitude(inf)
         return Magnitude(float(np.min(logs)) - log(self.smoothness) - log(self.steepness))
 
     def distance(self, learning_rate: float) -> float:
         """The largest solution of r' = m r + beta gamma eta; a bound while below the radius."""
+        if self.smoothness == 0 or self.steepness == 0:
+            return self.start_distance * float(np.exp(np.max(self.exponents)))
         defect = log(self.smoothness) + log(self.steepness) + log(learning_rate)
         start = log(self.start_distance) if self.start_distance > 0 else -inf
         logs = np.logaddexp(self.exponents + start, self.log_amplification + defect)

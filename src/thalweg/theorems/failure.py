@@ -218,6 +218,9 @@ def equal_path(
     return EqualPath(np.array(values), np.array(errors))
 
 
+_COARSEST = 0.1  # a resolution above this part of what is looked at tells nothing
+
+
 def _stalling_claims(case: Case) -> tuple[Claim, ...]:
     claims = setting_claims(case)
     if not applies(claims):
@@ -273,7 +276,8 @@ class Stalling(AbstractTheorem[Case]):
             losses = points_of(subject)[1].loss
             # Layers x + a and x - a have the product x^2 - a^2.
             noise = rounding(losses) - np.min(eigenvalues) * path.error**2
-        kept = np.isfinite(losses)  # what diverged has not arrived either
+        # What diverged has not arrived either; what rounding has taken over tells nothing.
+        kept = np.isfinite(losses) & (noise <= _COARSEST * floor)
         statement = "(1/2) sum of negative lambda_i^2 <= l(t)"
         return (Claim(statement, floor, losses[kept], noise[kept]),)
 
@@ -295,7 +299,8 @@ class EqualLayers(AbstractTheorem[Case]):
     @override
     def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
         path, _, vectors = _path_of(subject)
-        kept = np.all(np.isfinite(path.values), axis=1)
+        largest = np.max(np.abs(path.values), axis=1)
+        kept = np.isfinite(largest) & (path.error <= _COARSEST * largest)
         values, error = path.values[kept], path.error[kept]
         expected = np.einsum("ik,tk,jk->tij", vectors, values, vectors)
         layers = [layer[kept] for layer in points_of(subject)[1].layers]

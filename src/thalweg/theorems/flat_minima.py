@@ -2,7 +2,7 @@
 
 The bounds themselves are in `thalweg.curvature.minimisers`; here they become statements with
 assumptions, and critical learning rates: descent with learning rate eta cannot settle, but for a
-null set of starts, at a minimiser whose sharpness S is above 2 / eta, and so nowhere at all if
+null set of starts, at a minimiser whose sharpness S is above 2 / eta, and so at no minimiser if
 
     eta > 2 / (the least sharpness of all minimisers).
 
@@ -220,7 +220,9 @@ def _at_least(statement: str, bound: object, minimum: Minimum) -> Claim:
     return Claim(statement, bound, minimum.sharpness, minimum.resolution)
 
 
-def _floor(sharpness: float, condition: str) -> tuple[Answer, Answer]:
+def _floor(sharpness: float, condition: str) -> tuple[Answer, ...]:
+    if sharpness == 0:
+        return ()
     return (
         Answer(Question.LEAST_SHARPNESS, sharpness, condition),
         Answer(Question.CRITICAL_RATE, 2 / sharpness, f"{condition}, but for a null set of starts"),

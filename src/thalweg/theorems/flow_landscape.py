@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from thalweg._typing import Weights
 from thalweg.curvature import flow_eigenvalue_bound
+from thalweg.dynamics import Flow
 from thalweg.measurement import imbalance, layer_norms
 from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
@@ -33,6 +34,7 @@ from thalweg.theorems.certificate import (
     rounding,
 )
 from thalweg.theorems.magnitude import Magnitude
+from thalweg.theorems.motions import FLOW_ERRORS, start_distance
 from thalweg.theorems.recorded import Smallest, recorded, smallest_at, start_of
 
 
@@ -172,16 +174,20 @@ def _start_radius(case: Case) -> float:
     return max(norm, float(np.finfo(float).tiny))
 
 
+def _flow_from_start(case: Case) -> Flow | None:
+    """The flow of the case, if it is the one from its start, of whose norm the bounds are made."""
+    return case.flow if start_distance(case) == 0 else None
+
+
 def _claims(case: Case) -> tuple[Claim, ...]:
     """The bound against the eigenvalue, to the resolution of the flow's error."""
-    places = (start_of(case), recorded("along the flow", case.flow))
+    places = (start_of(case), recorded("along the flow", _flow_from_start(case)))
     measured = (smallest_at(case.objective, points) for points in places)
     return tuple(_claim(case, found) for found in measured if found is not None)
 
 
 def _claim(case: Case, found: Smallest) -> Claim:
-    # A flow's error is estimated, by a companion that has a smaller error itself.
-    off, radius = 2 * found.points.error, _start_radius(case)
+    off, radius = FLOW_ERRORS * found.points.error, _start_radius(case)
     # At a distance `off` from the flow the squares of norms differ by no more than this.
     worse = np.sqrt(radius**2 + 4 * found.points.largest_layer * off + 2 * off**2)
     bound, worst = (
@@ -195,7 +201,7 @@ def _claim(case: Case, found: Smallest) -> Claim:
 
 def _answers(case: Case) -> tuple[Answer, ...]:
     """The least bound over the recorded flow, or the bound at the start if there is none."""
-    points = recorded("along the recorded flow", case.flow) or start_of(case)
+    points = recorded("along the recorded flow", _flow_from_start(case)) or start_of(case)
     radii = jnp.full(points.error.size, _start_radius(case))
     bounds = np.asarray(_bounds(case.objective, points.weights, radii))
     return (Answer(Question.CURVATURE, float(np.min(bounds)), points.where),)

@@ -41,7 +41,7 @@ from thalweg.theorems.certificate import (
 )
 from thalweg.theorems.discretisation import SmoothTube, Tube, rate_claims
 from thalweg.theorems.magnitude import Magnitude, readable
-from thalweg.theorems.motions import one_network, own_flow, own_run, start_distance
+from thalweg.theorems.motions import FLOW_ERRORS, one_network, own_flow, own_run, start_distance
 
 Records = Float[np.ndarray, " records"]
 
@@ -142,8 +142,8 @@ class FollowsFlow(AbstractTheorem[Case]):
             radius = 1.01 * reached
             reached = self.tube(subject, radius).distance(rate) if radius < 1e3 else inf
             if reached <= radius or reached == inf:
-                break
-        return reached
+                return reached
+        return inf
 
 
 class GlobalCurvature(AbstractTheorem[Case]):
@@ -205,7 +205,7 @@ class GlobalCurvature(AbstractTheorem[Case]):
 
     def _known(self, subject: Case) -> bool:
         smoothness, curvature = self._constants(subject)
-        return 0 < smoothness < inf and isfinite(curvature)
+        return bool(0 < smoothness < inf and isfinite(curvature))
 
     def _constants(self, subject: Case) -> tuple[float, float]:
         found = _one_layer_constants(subject.objective)
@@ -324,6 +324,8 @@ def _has_flow(case: Case) -> Claim:
 def _reaches(case: Case) -> Claim:
     assert case.flow is not None
     end = float(case.flow.times[-1])
+    if end <= 0:
+        return requirement("the flow was followed for some time", False)
     return Claim("time <= the last record of the flow", _horizon(case), end)
 
 
@@ -364,7 +366,7 @@ def _distance_claims(case: Case, reached: float) -> tuple[Claim, ...]:
     kept = run.times <= _horizon(case) * (1 + 1e-12)  # times are rounded
     followed = flow.at(run.times[kept])
     apart = distance(run.at(run.times[kept]), followed)
-    error = followed.error + rounding(_norms(followed.weights))
+    error = FLOW_ERRORS * followed.error + rounding(_norms(followed.weights))
     claims = []
     if case.radius is not None:
         claims.append(Claim("|theta_k - theta(k eta)| <= radius", apart, case.radius, error))

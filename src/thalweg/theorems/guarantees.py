@@ -16,6 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from thalweg._checks import InputError
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.objective import Objective
@@ -48,8 +49,16 @@ class Guarantees:
         return len(self.certificates)
 
     def __getitem__(self, reference: str) -> Certificate:
-        """The certificate of a statement, by its id."""
-        return next(each for each in self.certificates if each.reference == reference)
+        """The certificate of a statement, by its id; several may share one theorem."""
+        own = {each.id: getattr(each.code, "reference", each.id) for each in STATEMENTS}
+        name = own.get(reference, reference)
+        found = next((each for each in self.certificates if each.reference == name), None)
+        if found is None:
+            raise InputError(
+                f"{reference!r} must be the id of a statement about training, such as "
+                f"{self.certificates[0].reference!r}; `thalweg theorems` lists all."
+            )
+        return found
 
     @property
     def applying(self) -> tuple[Certificate, ...]:

@@ -30,6 +30,10 @@ RANK_TOLERANCE = 1e-12
 """Eigenvalues of the input moment below this part of the largest count as zero."""
 
 
+_COARSEST = 1e-2  # a resolution above this part of the sharpness tells nothing
+_TINY = float(np.finfo(float).tiny)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A linear network on least squares, with the numbers that bounds are made of."""
@@ -112,10 +116,10 @@ def scalar_regression(objective: Objective) -> tuple[Claim, ...]:
 def unique_solution(objective: Objective) -> tuple[Claim, ...]:
     """That the input moment is invertible, so that one linear predictor is the best (A1)."""
     spectrum = np.asarray(Setting.of(objective).problem.spectrum)
-    floor = RANK_TOLERANCE * spectrum[-1]
+    part = max(RANK_TOLERANCE, spectrum.size * float(np.finfo(spectrum.dtype).eps))
     return (
         requirement("the samples are not all zero", bool(spectrum[-1] > 0)),
-        Claim("1e-12 lambda_max(Sigma) <= lambda_min(Sigma)", floor, spectrum[0]),
+        Claim(f"{part:.0e} lambda_max(Sigma) <= lambda_min", part * spectrum[-1], spectrum[0]),
     )
 
 
@@ -128,18 +132,23 @@ def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
     """The sharpness at a minimiser of a scalar regression; None where there is none.
 
     Weights are taken for a minimiser if what is left of the gradient changes the sharpness by a
-    millionth at most. Then the product of the layers is right to about the condition number times
-    that part, and every bound on the sharpness is a power of the product that is at most 2 per
-    layer, hence the resolution.
+    millionth at most, and the loss is as near to its least. Then the product of the layers is right
+    to about the condition number times that part, and every bound on the sharpness is a power of
+    the product that is at most 2 per layer, hence the resolution; where that is above a hundredth
+    there is nothing to compare.
     """
     setting = Setting.of(objective)
+    problem, product = setting.problem, setting.network.end_to_end(weights)
+    left = float(problem.excess(product)) / max(float(problem.excess(0 * product)), _TINY)
     for tolerance in (1e-12, 1e-9, 1e-6):
+        part = 4 * setting.depth * setting.condition * tolerance
+        if left > tolerance or part > _COARSEST:
+            continue
         try:
             sharpness = float(reduced_sharpness(objective, weights, tolerance=tolerance))
         except InputError:
             continue
-        part = 4 * setting.depth * setting.condition * tolerance
-        return Minimum(weights, sharpness, part * sharpness)
+        return Minimum(weights, sharpness, part * sharpness) if sharpness > 0 else None
     return None
 
 

@@ -10,6 +10,7 @@ from thalweg._checks import InputError
 from thalweg.curvature import sharpness
 from thalweg.dynamics import Descent, Flow, descend, distance, flow
 from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.network import LinearNetwork
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import Question
 from thalweg.theorems.recorded import smallest_along
@@ -75,7 +76,9 @@ def _at_the_end(motion: AbstractTrajectory) -> Measured:
         point = tuple(jnp.asarray(array[place]) for array in motion.weights)
         slopes = objective.gradient(point)
         steepness.append(float(jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))))
-    if not steepness[1] <= _SETTLED * max(steepness[0], 1.0):
+    # A start near a saddle is as flat, but above the loss that it will come to.
+    settled = steepness[1] <= _SETTLED * steepness[0] and motion.loss[-1] < motion.loss[0]
+    if not settled or _left(motion) > _SETTLED:
         return {}
     found = sharpness(objective, motion.final).value
     questions = (
@@ -84,6 +87,15 @@ def _at_the_end(motion: AbstractTrajectory) -> Measured:
         Question.PREDICTED_SHARPNESS,
     )
     return dict.fromkeys(questions, found)
+
+
+def _left(motion: AbstractTrajectory) -> float:
+    """What is left of the excess loss, where the least loss is known; else nothing."""
+    lowest = getattr(motion.objective.problem, "minimum", None)
+    if lowest is None or not isinstance(motion.objective.network, LinearNetwork):
+        return 0.0
+    excess = motion.loss - float(lowest)
+    return float(excess[-1] / max(excess[0], np.finfo(float).tiny))
 
 
 def _apart(run: Descent, exact: Flow) -> Measured:

@@ -8,6 +8,9 @@ from thalweg.dynamics.escape import Escape
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import Claim, requirement
 
+FLOW_ERRORS = 2
+"""Of a flow's own estimate: it is made by a companion that has an error itself."""
+
 
 def one_network(case: Case) -> Claim:
     """That the weights have no batch axes."""

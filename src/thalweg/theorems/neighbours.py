@@ -86,7 +86,9 @@ class EndToEndDynamics(AbstractTheorem[Case]):
         size, steep = float(jnp.linalg.norm(product)), float(jnp.linalg.norm(outer))
         slack = 1e-9 * steep * size ** (2 - 2 / depth) * depth  # balance is known to 1e-10
         # A singular value of the product that rounding lost counts with the power 2 / N.
-        lost = max(1e-9, (1e-14) ** (2 / depth)) / 1e-9 * slack
+        values = np.linalg.svd(np.asarray(product), compute_uv=False)
+        known = 1e-9 if values[-1] > 1e-7 * values[0] else max(1e-9, (1e-14) ** (2 / depth))
+        lost = known / 1e-9 * slack
         statement = "|W' + sum_j (W W^T)^((N-j)/N) G (W^T W)^((j-1)/N)| <= 0"
         claims = [Claim(statement, np.linalg.norm(velocity - formula), 0.0, lost)]
         if product.shape[0] == 1 and size > 0:
@@ -213,7 +215,7 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
         output = requirement("there is one output", one)
         if not one:
             return (output,)
-        ray, x = _ray(subject.weights, subject.target), _excess(subject.weights)
+        ray, x = _ray(subject.weights, subject.target), _excess(subject)
         room = 0.5 if ray.cosine >= 0 else (1 + ray.cosine) / (2 * (1 - ray.cosine))
         most = ray.norm * room / (1 + room)
         return (
@@ -225,7 +227,7 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
 
     @override
     def conclusions(self, subject: Neighbours, /) -> tuple[Claim, ...]:
-        x, hats = _excess(subject.weights), nearest_balanced(subject.weights)
+        x, hats = _excess(subject), nearest_balanced(subject.weights)
         ray, hat = (_ray(each, subject.target) for each in (subject.weights, hats))
         unit = float(np.linalg.norm(subject.target))
         change = float(np.linalg.norm(_product(subject.weights) - _product(hats))) / unit
@@ -325,6 +327,7 @@ def _ray(weights: Weights, target: Vector) -> Ray:
     return ray_between(_product(weights), target, len(weights))
 
 
-def _excess(weights: Weights) -> float:
-    """X = sqrt(N^5 e) of `NearbyProduct`."""
-    return sqrt(len(weights) ** 5 * float(unbalancedness(weights)))
+def _excess(subject: Neighbours) -> float:
+    """X = sqrt(N^5 e) of `NearbyProduct`, in units in which the target has the norm one."""
+    depth, unit = len(subject.weights), float(np.linalg.norm(subject.target))
+    return sqrt(depth**5 * float(unbalancedness(subject.weights)) / unit ** (2 / depth))

@@ -8,11 +8,16 @@ from collections.abc import Callable
 from math import inf, log
 from typing import ClassVar
 
+import equinox as eqx
+import jax
 import numpy as np
+from jaxtyping import Array, Float, Key
 from scipy.stats import chi2
 from typing_extensions import override
 
+from thalweg.initialisation import balanced
 from thalweg.measurement import unbalancedness
+from thalweg.network import LinearNetwork
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import (
     AbstractTheorem,
@@ -20,6 +25,7 @@ from thalweg.theorems.certificate import (
     Claim,
     Question,
     requirement,
+    rounding,
 )
 from thalweg.theorems.magnitude import Magnitude
 from thalweg.theorems.motions import own_flow, own_run, start_distance
@@ -76,10 +82,11 @@ class FlowConverges(AbstractTheorem[Case]):
         ray, flow, claims = ray_of(subject), own_flow(subject), []
         started = flow is not None and start_distance(subject) == 0
         if subject.target_loss is not None and flow is not None and started:
-            below = flow.times[flow.loss <= subject.target_loss]
-            if below.size:  # else it was perhaps not followed for long enough
-                first = Magnitude.of(float(below[0]))
-                claims.append(Claim("the flow is there by then", first, self._time(subject)))
+            late = flow.times >= float(self._time(subject))
+            if late.any():  # else it was not followed for long enough
+                statement = "the flow's loss <= the target, from then on"
+                off = rounding(flow.loss[0])
+                claims.append(Claim(statement, flow.loss[late], subject.target_loss, off))
         if not ray.is_resolved:
             return tuple(claims)
         if subject.target_loss is not None:
@@ -221,8 +228,10 @@ class RandomStartConverges(AbstractTheorem[Case]):
     def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
         assert subject.random_start is not None  # one of the assumptions
         target = target_of(subject).ravel()
-        random = np.random.default_rng(self.seed)
-        starts = subject.random_start.scale * random.standard_normal((self.samples, target.size))
+        keys = jax.random.split(jax.random.key(self.seed), self.samples)
+        network, scale = subject.objective.network, subject.random_start.scale
+        assert isinstance(network, LinearNetwork)  # another
+        starts = np.asarray(_random_products(network, scale, keys))
         rays = [ray_between(start, target, 2) for start in starts]
         met = np.array([all(claim.holds_clearly for claim in ray_claims(ray)) for ray in rays])
         small = np.array([ray.norm <= LARGEST_NORM for ray in rays])
@@ -285,6 +294,14 @@ def _descent_claims(case: Case, largest_rate: Callable[[Case], Magnitude]) -> tu
     return target, Claim(statement, Magnitude.of(case.learning_rate), largest_rate(case))
 
 
+@eqx.filter_jit
+def _random_products(
+    network: LinearNetwork, scale: float, keys: Key[Array, " samples"]
+) -> Float[Array, "samples features"]:
+    """The end-to-end vectors of balanced starts."""
+    return jax.vmap(lambda key: network.end_to_end(balanced(network, scale, key=key))[0])(keys)
+
+
 def _rate(case: Case, largest: Magnitude) -> Magnitude:
     return largest if case.learning_rate is None else Magnitude.of(case.learning_rate)
 
@@ -294,8 +311,9 @@ def _reached(case: Case, iterations: Magnitude) -> tuple[Claim, ...]:
     run = own_run(case)
     if run is None or case.target_loss is None:
         return ()
-    below = run.steps[run.loss <= case.target_loss]
+    below = np.flatnonzero(run.loss <= case.target_loss)
     if below.size == 0 and iterations > run.steps[-1]:
         return ()
-    first = Magnitude.of(float(below[0]) if below.size else inf)
-    return (Claim("steps to the target loss <= k", first, iterations),)
+    # It was reached after the last record above the target.
+    first = inf if not below.size else float(run.steps[below[0] - 1] if below[0] else 0)
+    return (Claim("steps to the target loss <= k", Magnitude.of(first), iterations),)

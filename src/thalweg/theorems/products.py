@@ -312,6 +312,8 @@ def layer_norm_bound(nu: float, c: float, depth: int) -> float:
     unit = max(root, nu)  # in which nothing overflows
     root, nu = root / unit, nu / unit
     low = (depth - 1) // 2 * nu
+    if root == 0:  # the root zero is none: the layers differ
+        low = max(low, nu * 1e-6)
     high = low + 1.0
     while _excess(high, nu, root, depth) < 0:
         high *= 2

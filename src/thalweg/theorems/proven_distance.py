@@ -18,10 +18,8 @@ from thalweg.theorems.certificate import (
     rounding,
 )
 from thalweg.theorems.magnitude import readable
-from thalweg.theorems.motions import one_network, own_flow, own_run, start_distance
+from thalweg.theorems.motions import FLOW_ERRORS, one_network, own_flow, own_run, start_distance
 from thalweg.tubes import Tube, tube
-
-_FLOW_ERRORS = 2  # the error of a flow is estimated, not bounded
 
 
 class ProvenDistance(AbstractTheorem[Case]):
@@ -60,7 +58,7 @@ class ProvenDistance(AbstractTheorem[Case]):
         exact = flow if np.array_equal(flow.times, run.times) else flow.at(run.times)
         found = self.tube(subject)
         gap = distance(run, exact)
-        doubt = _FLOW_ERRORS * exact.error + rounding(gap, 1.0)
+        doubt = FLOW_ERRORS * exact.error + rounding(gap, 1.0)
         return (
             Claim("the tube's lower bound <= distance to the flow", found.lower, gap, doubt),
             Claim("distance to the flow <= the tube's upper bound", gap, found.upper, doubt),

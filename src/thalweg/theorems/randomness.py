@@ -56,7 +56,7 @@ from thalweg.theorems.spheres import (
 NORM_CONSTANT = 2000.0
 """C_1 of arora2019's Claim 3; see `MarginOfGaussianStart`."""
 
-_BALANCED = 1e-10  # an imbalance that counts as none
+_BALANCED = 1e-10  # an imbalance that counts as none, as a part of the largest squared layer
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -152,10 +152,11 @@ class BalancedStartConverges(AbstractTheorem[Case]):
             return claims
         start, chain = start_of(subject), _chain(subject)
         d, s, gap = chain.widths[0], chain.scale, float(largest_imbalance(start.layers))
+        exact = _BALANCED * max(float(np.sum(np.asarray(layer) ** 2)) for layer in subject.weights)
         bound, least = success_bound(d, _ratio(subject)), np.nextafter(self.probability, inf)
         claims = (
             *claims,
-            Claim("|W_{j+1}^T W_{j+1} - W_j W_j^T|_F <= 1e-10", gap, _BALANCED),
+            Claim("|W_{j+1}^T W_{j+1} - W_j W_j^T|_F <= 1e-10 max |W_j|_F^2", gap, exact),
             Claim("20 <= d_0", LEAST_DIMENSION, d),
             Claim("s <= F / (sqrt(2) d_0)", s, start.norm / (sqrt(2) * d), rounding(s)),
             Claim("p < (1 - 2 exp(-d_0/16)) (3 - 4 Phi(2 sqrt(2/a))) / 2", least, bound),

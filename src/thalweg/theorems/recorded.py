@@ -21,6 +21,7 @@ Values = Float[np.ndarray, " points"]
 
 _MOST_WEIGHTS = 400_000  # at how many in all the spectrum is computed along a motion: some seconds
 _LEAST_POINTS = 16  # but at so many points in any case
+_DIVERGED = 1e50  # weights above this have products that no floating point number holds
 _FEW_POINTS = 32  # up to so many are solved one by one, which takes less than to compile for many
 
 
@@ -61,7 +62,7 @@ def recorded(where: str, motion: AbstractTrajectory | None) -> Points | None:
     error = np.reshape(getattr(motion, "error", np.zeros(count)), count)
     most = max(_LEAST_POINTS, _MOST_WEIGHTS // sum(prod(shape) for shape in shapes))
     kept = np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
-    finite = np.all([np.isfinite(_flat(layer)).all(axis=1) for layer in layers], axis=0)
+    finite = np.all([(np.abs(_flat(layer)) < _DIVERGED).all(axis=1) for layer in layers], axis=0)
     kept = kept[finite[kept]]
     if kept.size == 0:
         return None

@@ -121,7 +121,7 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
         chance = _chance(setting.network, _scale(case))
         rate = residual_rate(setting, _scale(case))
         return (
-            Answer(Question.PROBABILITY, chance, "that a start with so small a loss converges"),
+            Answer(Question.PROBABILITY, chance, "that all partial products are well conditioned"),
             Answer(Question.RATE, rate, f"with probability {chance:.6g}"),
             *time_answer(case, rate),
         )

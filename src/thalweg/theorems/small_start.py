@@ -53,6 +53,8 @@ from thalweg.theorems.least_squares import (
 )
 from thalweg.theorems.magnitude import Magnitude
 
+_DIVERGED = 1e50  # a loss above this is on its way to infinity
+
 
 def start_size(weights: Weights) -> Scalar:
     """The eps of the module: zero only at zero, and quadratic in the weights."""
@@ -81,7 +83,7 @@ def starts_small(objective: Objective, weights: Weights) -> tuple[Claim, ...]:
     """That the solution is not small and the start is, by comparison and with depth (A3)."""
     setting = Setting.of(objective)
     return (
-        Claim("1 <= |w|", 1.0, setting.size),
+        Claim("1 <= |w|", 1.0, setting.size + rounding(1.0)),
         Claim("32 L sqrt(eps) <= 1", 32 * setting.depth * float(start_size(weights)) ** 0.5, 1.0),
     )
 
@@ -96,9 +98,19 @@ def without_readout(objective: Objective) -> tuple[Claim, ...]:
     return (*claims, requirement("the last layer has one row, and no readout follows", plain))
 
 
+def on_the_curve(case: Case) -> tuple[Claim, ...]:
+    """That the flow starts where the case does or later on its curve, so with its imbalances."""
+    if case.flow is None or not linear_network(case.objective)[0].holds:
+        return ()
+    pairs = zip(imbalance(case.flow.start), imbalance(case.weights), strict=True)
+    gap = max((float(jnp.max(jnp.abs(a - b))) for a, b in pairs), default=0.0)
+    size = float(jnp.max(layer_norms(case.weights))) ** 2
+    return (Claim("the flow starts on the curve of the start: |D - D(0)| <=", gap, 1e-6 * size),)
+
+
 def unique_below_zero(case: Case) -> tuple[Claim, ...]:
     """The setting of small starts with (A1) and (A2)."""
-    claims = without_readout(case.objective)
+    claims = (*without_readout(case.objective), *on_the_curve(case))
     if not met(claims):
         return claims
     unique = (*claims, *unique_solution(case.objective))
@@ -137,7 +149,8 @@ class BalanceIsConserved(AbstractTheorem[Case]):
         if case.flow is not None and case.flow.times.ndim == 1:
             claims.append(_constant_imbalance(case.flow, case.weights))
         if case.run is not None and case.run.weights and case.run.times.ndim == 1:
-            consecutive = np.diff(case.run.steps) == 1
+            calm = np.abs(case.run.loss) < _DIVERGED
+            consecutive = (np.diff(case.run.steps) == 1) & calm[1:] & calm[:-1]
             claims += [_drift_per_step(case.run, consecutive)] if consecutive.any() else []
         return tuple(claims)
 
@@ -158,7 +171,8 @@ def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Cl
     imbalances, drifts, sizes = seen_along(run, _imbalances)
     found = np.zeros(consecutive.sum())
     for before, drift in zip(imbalances, drifts, strict=True):
-        error = np.abs(np.diff(before, axis=0) - eta**2 * drift[:-1])[consecutive]
+        changes = before[1:][consecutive] - before[:-1][consecutive]
+        error = np.abs(changes - eta**2 * drift[:-1][consecutive])
         found = np.maximum(found, np.max(error, axis=(1, 2), initial=0.0))
     size = np.maximum(sizes[:-1], sizes[1:])[consecutive]
     statement = "D_k changes by eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T) in a step, up to 0"

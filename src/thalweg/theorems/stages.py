@@ -165,7 +165,7 @@ class Reparametrisation(AbstractTheorem[Ray]):
         explicit = np.tanh(taus - log(rho) / 2) if rho > 0 else np.ones(taus.size)
         known = 1e-8 * n**3
         residuals = (
-            ("|u|' = N |u| (nu - |u|)", slopes[0] - n * norms * (cosines - norms), known),
+            ("|u|' = N |u| (nu - |u|)", slopes[0] - n * norms * (cosines - norms), known * norms),
             ("nu' = 1 - nu^2", slopes[1] - (1 - cosines**2), known),
             ("nu = 1 - 2 rho / (rho + e^(2 tau))", cosines - explicit, 1e-12),
         )
@@ -198,8 +198,8 @@ class NormEnvelope(AbstractTheorem[Ray]):
             Claim("|u(0)| e^(-2 N tau) <= |u(tau)|", lower, norms, rounding(lower)),
             Claim("|u(tau)| <= |u(0)| e^(N tau)", norms, upper, rounding(upper)),
             Claim("|u(tau)| < 1", norms, 1.0, slack),
-            Claim("|u| falls until nu = |u|", falling[1:], falling[:-1], slack),
-            Claim("|u| grows from then on", rising[:-1], rising[1:], slack),
+            Claim("|u| falls until nu = |u|", falling[1:], falling[:-1], rounding(falling[1:])),
+            Claim("|u| grows from then on", rising[:-1], rising[1:], rounding(rising[1:])),
         )
 
 
@@ -281,7 +281,7 @@ class NormGrowth(AbstractTheorem[Ray]):
         norms = _along(subject, aligned + taus)[0]
         late = _along(subject, aligned + subject.growth_time + taus)[0]
         return (
-            Claim("(2/3) E / (E + 2 / (3 u_min) - 1) <= |u|", logistic, norms, 1e-12),
+            Claim("(2/3) E / (E + 2 / (3 u_min) - 1) <= |u|", logistic, norms, 1e-12 * norms),
             Claim("2 N / (3 (N + 1)) <= |u(t_a + t_c + tau)|", rate / (n + 1), late, 1e-12),
         )
 

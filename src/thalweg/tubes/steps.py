@@ -1,6 +1,6 @@
 """The largest learning rate whose run proves that it stays near the flow."""
 
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 
 import equinox as eqx
 
@@ -15,7 +15,7 @@ _MOST_STEPS = 2_000_000
 
 
 class CertifiedStep(eqx.Module):
-    """A learning rate, its run and its tube; and the smallest rate tried that was not proven."""
+    """A learning rate, its run and its tube; and the smallest rate that was refused, if any was."""
 
     learning_rate: float
     run: Descent
@@ -33,10 +33,10 @@ def certified_step(
     curvature: str = "auto",
     precision: float = 0.01,
 ) -> CertifiedStep:
-    """The largest learning rate found whose tube stays below a radius, over a time.
+    """The largest learning rate found whose steps are proven to stay within a radius, over a time.
 
     The answer is proven whatever the search did; that it is the largest is not. The search halves
-    from 2 / sharpness until a tube fits, and then closes in by bisection of the ratio.
+    from 2 / (a bound on the sharpness) until a tube fits, and then bisects the ratio.
 
     Args:
         objective: the loss.
@@ -60,13 +60,12 @@ def certified_step(
         run = descend(objective, weights, learning_rate=rate, steps=steps)
         return run, tube(run, corrected=corrected, curvature=curvature)
 
-    refused = min(2 / float(ball_bounds(objective, weights, 0.0).hessian), time)
-    good = refused / 2
+    good, refused = min(2 / float(ball_bounds(objective, weights, 0.0).hessian), time), inf
     found = attempt(good)
     while not _fits(found[1], radius):
         refused, good = good, good / 2
         found = attempt(good)
-    while refused > (1 + precision) * good:
+    while inf > refused > (1 + precision) * good:
         middle = sqrt(good * refused)
         candidate = attempt(middle)
         if _fits(candidate[1], radius):

@@ -1,7 +1,8 @@
 """After the last step: both descent and flow may be proven to come to rest nearby.
 
 For the square loss let e be the loss above its minimum, F the end-to-end matrix, J its derivative,
-and mu the smallest positive eigenvalue of the input moment Sigma. The gradient G of the loss with
+and mu the smallest positive eigenvalue of the input moment Sigma (from the singular values of the
+samples, which show ones that Sigma itself has lost to rounding). The gradient G of the loss with
 respect to F has |grad f| = |J^T G| and |G|^2 >= 4 scale mu e, so that on a ball on which all
 singular values of J (as a map onto matrices) are at least sigma,
 
@@ -29,7 +30,6 @@ from thalweg.problem import Regression, TargetMatrix
 
 _ATTEMPTS = 40
 _ROOM = 1.01  # how far above the length the next guess of the ball lies
-_POSITIVE = 1e-12  # eigenvalues of Sigma below this part of the largest count as zero
 
 
 class _Lengths(eqx.Module):
@@ -91,13 +91,22 @@ def _lengths(
     least = singular[-1] if rows.shape[1] >= size else jnp.zeros(())
     bounds = BallCentre.at(objective, weights).bounds(ball)
     sigma = jnp.maximum(least - bounds.product_second * ball, 0.0)
-    spectrum = problem.spectrum
-    positive = jnp.min(jnp.where(spectrum > _POSITIVE * spectrum[-1], spectrum, jnp.inf))
-    pace = 2 * problem.scale * positive * sigma**2
+    smallest, largest = _moments(problem)
+    pace = 2 * problem.scale * smallest * sigma**2
     centre = tuple(a + b for a, b in zip(weights, correction, strict=True))
     here, there = (jnp.sqrt(problem.excess(network.end_to_end(w))) for w in (weights, centre))
-    farther = jnp.sqrt(problem.scale * spectrum[-1]) * bounds.product_first * radius
+    farther = jnp.sqrt(problem.scale * largest) * bounds.product_first * radius
     unit = jnp.sqrt(2 / pace)
     steady = 1 - rate * bounds.hessian / 2
     descent = jnp.where(steady > 0, unit * here / jnp.where(steady > 0, steady, 1.0), jnp.inf)
     return _Lengths(unit * (there + farther), descent)
+
+
+def _moments(problem: Regression | TargetMatrix) -> tuple[Scalar, Scalar]:
+    """The smallest positive and the largest eigenvalue of the input moment."""
+    inputs = problem.inputs
+    values = jnp.linalg.svd(inputs, compute_uv=False)
+    # What least squares counts as zero.
+    zero = max(inputs.shape) * jnp.finfo(values.dtype).eps * values[0]
+    smallest = jnp.min(jnp.where(values > zero, values, jnp.inf))
+    return smallest**2 / inputs.shape[0], values[0] ** 2 / inputs.shape[0]

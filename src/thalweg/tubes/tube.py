@@ -5,9 +5,10 @@ together, from the recorded weights of a run. Where not every step was recorded,
 are taken again; where a recorded point differs from what is computed, by rounding, the difference
 is added to the radius, so that the statement is about the recorded numbers themselves.
 
-The level of proof is float64: every bound is computed in double precision and enlarged by a slack
-for rounding (`_ROUNDING` units of the last place of what a quantity is made of), but intervals are
-not carried through.
+The level of proof is float64: gradients, eigenvalues, updates and losses are enlarged by a slack
+for rounding (`_ROUNDING` units of the last place of what they are made of); norms, and constants
+made of them, are taken as computed, and intervals are not carried through. The flow is that of the
+objective as it is stored, whose moments are rounded from the samples.
 """
 
 from dataclasses import fields
@@ -53,7 +54,8 @@ class Tube(eqx.Module):
         loss_upper: and at most this.
         forever: what the distance stays below at all times, also after the last; None where that is
             not proven. Where it is, descent and flow both converge to global minimisers.
-        curvature_bound: what the Hessian's eigenvalues are above, on the segments that matter.
+        curvature_bound: what the Hessian's smallest eigenvalue was bounded by from below, on
+            average over the segments that matter.
         defect: how far the curve at the tube's centre is from being a flow.
         failed_at: the time from which on nothing is proven; None if there is none.
         level: "float64".
@@ -154,12 +156,13 @@ def _assemble(run: Descent, blocks: list[_Record], last: _State) -> Tube:
         parts = (unravel(last.point), unravel(last.correction))
         tail = tail_bound(run.objective, *parts, float(last.radius), rate)
         forever = None if tail is None else max(tail, float(joined.between[-1]))
+    correction, loss, doubt = (np.where(proven, each, 0.0) for each in (correction, loss, doubt))
     return Tube(
         times=times,
-        lower=np.where(proven, np.maximum(correction - radius, 0.0), 0.0),
+        lower=np.where(proven, np.maximum(correction - np.where(proven, radius, 0), 0.0), 0.0),
         upper=np.where(proven, correction + radius, inf),
-        correction=correction,
-        between=padded(joined.between, inf),
+        correction=np.where(proven, correction, np.nan),
+        between=np.where(proven, padded(joined.between, inf), inf),
         loss_lower=np.where(proven, np.maximum(loss - doubt, lowest), lowest),
         loss_upper=np.where(proven, loss + doubt, inf),
         curvature_bound=padded(joined.curvature, np.nan),
@@ -213,8 +216,9 @@ def _block(
         )
         # What was recorded may differ from what is computed here, by rounding.
         jump = jnp.linalg.norm(state.point - targets[index])
-        state = _State(targets[index], state.correction, state.radius + jump, state.widest)
-        size = jnp.linalg.norm(state.correction)
+        size, radius = jnp.linalg.norm(state.correction), state.radius + jump
+        widest = jnp.maximum(state.widest, size + radius)
+        state = _State(targets[index], state.correction, radius, widest)
         row = _Record(size, state.radius, state.widest, *_loss(objective, state), curvature, defect)
         return state, jax.tree.map(lambda all_rows, one: all_rows.at[index].set(one), rows, row)
 
@@ -244,7 +248,7 @@ def _advance(
     slack = _units(state.point) * (jnp.linalg.norm(state.point) + rate * jnp.linalg.norm(slope))
     away = jnp.linalg.norm(state.correction) + rate * jnp.linalg.norm(turned)
     away = away + rate**2 / 2 * jnp.linalg.norm(bent) * corrected
-    widest = jnp.maximum(state.widest, away + grown.largest)
+    widest = jnp.maximum(state.widest, away + grown.largest + slack)
     after = _State(moved, correction, grown.radius + slack, widest)
     return after, (jnp.minimum(seen[0], grown.curvature), jnp.maximum(seen[1], defect.at(rate)))
 
@@ -262,7 +266,9 @@ def _defect(
     """The numbers q0, q1, q2, C and G of `growth`."""
     norm = jnp.linalg.norm
     # The gradient is rounded as if it had been taken at weights that differ in their last places.
-    rounded = _units(slope) * centre.bounds(jnp.zeros(())).hessian * centre.size
+    still = centre.bounds(jnp.zeros(()))
+    size = centre.size + still.product_first * _target_size(centre.objective)
+    rounded = _units(slope) * still.hessian * size
     if not corrected:
         speed = norm(slope)
         change = centre.bounds(rate * speed).hessian_lipschitz
@@ -276,6 +282,12 @@ def _defect(
         offset,
         speed,
     )
+
+
+def _target_size(objective: Objective) -> Scalar:
+    """The norm of the minimiser that a square loss subtracts from the product."""
+    minimiser = getattr(objective.problem, "minimiser", None)
+    return jnp.zeros(()) if minimiser is None else jnp.linalg.norm(minimiser)
 
 
 def _hessian(objective: Objective, weights: Weights, exact: bool) -> tuple[Any, Scalar]:
@@ -303,7 +315,8 @@ def _units(like: Array) -> float:
 
 
 def _flat_records(run: Descent) -> Float[np.ndarray, "times size"]:
-    return np.concatenate([array.reshape(run.times.size, -1) for array in run.weights], axis=1)
+    rows = [np.asarray(array, float).reshape(run.times.size, -1) for array in run.weights]
+    return np.concatenate(rows, axis=1)
 
 
 def _require_usable(run: Descent, start_distance: float, curvature: str) -> None:
@@ -321,6 +334,8 @@ def _require_usable(run: Descent, start_distance: float, curvature: str) -> None
             "`tube` is proven for linear networks, whose loss is smooth, got "
             f"{type(run.objective.network).__name__}."
         )
+    if jnp.zeros(()).dtype != np.float64:
+        raise InputError("`tube` needs 64 bits, but JAX's are off; unset JAX_ENABLE_X64.")
     if not start_distance >= 0:
         raise InputError(f"`start_distance` must be a number >= 0, got {start_distance}.")
     if curvature not in ("auto", "exact", "norms"):
