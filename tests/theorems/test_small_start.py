@@ -19,6 +19,7 @@ from thalweg.measurement import imbalance
 from thalweg.theorems import Case, Question, Verdict
 from thalweg.theorems.flat_minima import FlattestMinimiser, SharpnessOfMinimisers
 from thalweg.theorems.least_squares import Setting
+from thalweg.theorems.small_setting import start_size, starts_below_zero_network, starts_small
 from thalweg.theorems.small_start import (
     BalanceIsConserved,
     EventuallyLojasiewicz,
@@ -27,9 +28,6 @@ from thalweg.theorems.small_start import (
     late_progress,
     late_rate,
     progress_of,
-    start_size,
-    starts_below_zero_network,
-    starts_small,
 )
 from thalweg.theorems.small_start_limit import (
     LayersGrowAlike,

@@ -92,7 +92,10 @@ class EndToEndFlow(AbstractTheorem[Case]):
         if not applies(setting_claims(subject)):
             return ()
         start, goal, steep = start_of(subject), target_of(subject), steepness(subject)
-        if start.margin <= start.margin_resolution:
+        # What is left of an imbalance must not be of the order of the margin's own layers.
+        smallest = float(start.margin) ** (2 / start.depth) if start.margin > 0 else 0.0
+        unbalanced = float(largest_imbalance(subject.weights)) > 1e-3 * smallest
+        if start.margin <= start.margin_resolution or unbalanced:
             return ()
         kappa = start.depth if start.is_square else 1
         rate = 2 * kappa * Magnitude.of(start.margin) ** start.power * steep

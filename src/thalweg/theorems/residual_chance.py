@@ -123,7 +123,7 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
         return (
             Answer(Question.PROBABILITY, chance, "that all partial products are well conditioned"),
             Answer(Question.RATE, rate, f"with probability {chance:.6g}"),
-            *time_answer(case, rate),
+            *time_answer(case, rate, f"with probability {chance:.6g}"),
         )
 
     def _on_flow(self, case: Case) -> tuple[Claim, ...]:

@@ -227,7 +227,7 @@ def _residual_view(objective: Objective, weights: Weights, start: Weights) -> tu
     )
 
 
-def time_answer(case: Case, rate: Magnitude) -> tuple[Answer, ...]:
+def time_answer(case: Case, rate: Magnitude, condition: str = "") -> tuple[Answer, ...]:
     """When the target is reached at this rate."""
     if case.target_loss is None:
         return ()
@@ -236,7 +236,7 @@ def time_answer(case: Case, rate: Magnitude) -> tuple[Answer, ...]:
     if not wanted > 0:
         return ()
     factor = max(log(excess / wanted), 0.0) if excess > 0 else 0.0
-    return (Answer(Question.TIME, Magnitude.of(factor) / rate),)
+    return (Answer(Question.TIME, Magnitude.of(factor) / rate, condition),)
 
 
 def excess_of(case: Case) -> float:

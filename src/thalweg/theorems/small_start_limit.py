@@ -19,14 +19,13 @@ from thalweg.curvature import (
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import AbstractTheorem, Answer, Claim, Question, rounding
 from thalweg.theorems.least_squares import Minimum, Setting, minimum_at
+from thalweg.theorems.small_setting import small_and_below_zero, start_size
 from thalweg.theorems.small_start import (
     Progress,
     late_progress,
     late_rate,
     progress_of,
     rate_answer,
-    small_and_below_zero,
-    start_size,
 )
 
 

@@ -305,7 +305,8 @@ class StabilityLimit(AbstractTheorem[Case]):
 
     The Hessian there has the nonzero eigenvalues of P_Phi of the end-to-end flow, the largest of
     which is N sigma_max(Phi)^p, times the loss's steepness. Descent from a nearly balanced start
-    was found to converge up to this learning rate, and not beyond; theorem 1's learning rate is
+    was found to converge up to this learning rate, and not beyond; from an unbalanced one it may
+    stop earlier, at a sharper minimiser. Theorem 1's learning rate is
     below it by a factor of about 12288 N^2 F^(6 - 4/N) / (c^(4 - 2/N) sigma_max^p).
     """
 
@@ -345,7 +346,13 @@ class StabilityLimit(AbstractTheorem[Case]):
     def answers(self, subject: Case, /) -> tuple[Answer, ...]:
         start = start_of(subject)
         limit = stability_limit(start.target, start.depth) / steepness(subject)
-        return (Answer(Question.PREDICTED_RATE, limit, "at a balanced minimiser"),)
+        return (
+            Answer(
+                Question.PREDICTED_RATE,
+                limit,
+                "at a balanced minimiser, for a nearly balanced start",
+            ),
+        )
 
 
 def stability_limit(target: Any, depth: int) -> Magnitude:

@@ -74,8 +74,8 @@ STATEMENTS: tuple[Statement, ...] = (
         "arora2019:thm1",
         "Nearly balanced starts with a deficiency margin converge at a linear rate.",
         LinearRate,
-        "iterations at the certified rate 2 to 6.5 times too many; the learning rate itself "
-        "4e5 to 1.5e7 times below what descent can take",
+        "on six instances 2 to 6.5 times too many iterations at the certified learning rate, which "
+        "on twelve others is 4e5 to 1.5e7 times below what descent can take",
     ),
     Statement(
         "arora2019:lemma1",
@@ -111,7 +111,8 @@ STATEMENTS: tuple[Statement, ...] = (
         "arora2019:lemma5",
         "The square of a nearly balanced product is nearly a power of one layer's square.",
         PowersOfProducts,
-        "printed bound 4 to 6 at best, ours tight; the printed (18) is false, corrected here",
+        "printed bound 3 n / (n - 1) times ours, which is tight; the printed (18) is false, "
+        "corrected here",
     ),
     Statement(
         "arora2019:lemma6",
@@ -255,7 +256,8 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "arora2019:cor-lr-gap",
-        "Descent stops converging where a balanced minimiser becomes unstable.",
+        "Descent from a nearly balanced start stops converging where a balanced minimiser becomes "
+        "unstable.",
         StabilityLimit,
         "a prediction, within 2 per cent",
         ours=True,

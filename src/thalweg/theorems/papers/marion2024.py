@@ -16,6 +16,7 @@ from thalweg.theorems import (
     residual_chance,
     residual_products,
     residual_start,
+    small_setting,
     small_start,
     small_start_limit,
 )
@@ -108,17 +109,17 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:asm-A2",
         "The start is no worse than the zero network and not stationary.",
-        small_start.starts_below_zero_network,
+        small_setting.starts_below_zero_network,
     ),
     Statement(
         "marion2024:asm-A3",
         "The solution has norm 1 at least and the start is small compared with 1 / depth.",
-        small_start.starts_small,
+        small_setting.starts_small,
     ),
     Statement(
         "marion2024:def-eps",
         "The size of a start: its norms and imbalances, squared.",
-        small_start.start_size,
+        small_setting.start_size,
     ),
     Statement(
         "marion2024:thm1",
