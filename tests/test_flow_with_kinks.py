@@ -44,7 +44,8 @@ def test_error_is_right_across_kinks(method):
 
     found, truth = run(1.0), run(1e-3)
     assert switched(objective, truth) > 0
-    assert_error_is_right(found, truth.weights)
+    # What a kink costs depends on where a step happens to end: a run may be right by chance.
+    assert_error_is_right(found, truth.weights, above=30)
 
 
 @pytest.mark.parametrize("method", ["explicit", "chebyshev"])
