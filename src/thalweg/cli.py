@@ -71,7 +71,7 @@ def options(
 File = Annotated[
     Path | None,
     typer.Argument(
-        help="An experiment in TOML; without one, the built-in experiment.", metavar="[FILE]"
+        help="An experiment in TOML; without one, the built-in experiment.", metavar="FILE"
     ),
 ]
 LearningRates = Annotated[
@@ -193,12 +193,16 @@ def list_theorems(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    table = plain_table("statement", "meaning", "code", "looseness")
+    table = plain_table("statement", "meaning", "code", "tests", "looseness")
     for row in rows:
         name = row["statement"] + (" (ours)" if row["ours"] else "")
-        table.add_row(*map(Text, (name, row["meaning"], row["code"], row["looseness"])))
+        tests = ", ".join(f"{kind} {len(found)}" for kind, found in row["tests"].items())
+        table.add_row(*map(Text, (name, row["meaning"], row["code"], tests, row["looseness"])))
     out.print(table)
-    out.print(f"{len(rows)} statements; (ours) stands in no paper.", highlight=False)
+    out.print(
+        f"{len(rows)} statements; (ours) stands in no paper; --json names the tests.",
+        highlight=False,
+    )
 
 
 @app.command()
