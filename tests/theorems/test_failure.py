@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import log
 
+import equinox as eqx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -263,3 +264,15 @@ def test_theorem_one_refuses_the_stalling_start_for_its_margin():
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.first_failure.statement.startswith("0 < c")
     np.testing.assert_allclose(certificate.first_failure.margin, 0.5 - 2.5**0.5, rtol=1e-13)
+
+
+@pytest.mark.parametrize("theorem", [Stalling(), EqualLayers()], ids=["claim 5", "lemma 18"])
+def test_a_run_that_arrives_is_a_violation(theorem):
+    """Planted: from step 100 on the weights are those of the target's square root."""
+    case = trapped(adversarial.stalling(2, TARGET))
+    run = tw.descend(case.objective, case.weights, learning_rate=0.1, steps=150)
+    arrived = [np.array(array) for array in run.weights]
+    arrived[0][100:], arrived[1][100:] = TARGET, np.eye(len(TARGET))
+    planted = eqx.tree_at(lambda each: each.weights, run, tuple(arrived))
+    assert theorem.check(Case.of(run)).verdict is Verdict.CONFIRMED
+    assert theorem.check(Case.of(planted)).verdict is Verdict.VIOLATED
