@@ -198,6 +198,6 @@ def marion_weights(widths, scale, offset):
 
 
 def elkabetz_weights():
-    """The three layers 2 -> 2 -> 2 -> 1 of the sheet's small examples."""
+    """The three layers 2 -> 2 -> 2 -> 1 of some small examples."""
     first, second, third = [[1, 2], [0, 1]], [[1, -1], [1, 1]], [[1, 3]]
     return tuple(jnp.asarray(matrix) / 2 for matrix in (first, second, third))

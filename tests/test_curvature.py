@@ -10,7 +10,7 @@ from thalweg.curvature import dense_spectrum, minimiser_sharpness_bounds
 
 
 def deterministic_data(samples):
-    """marion2024 sheet's DATA-B: X_ij = cos(ij) + 1[(i - 1) mod 3 = j - 1]."""
+    """Twelve samples of three features: X_ij = cos(ij) + 1[(i - 1) mod 3 = j - 1]."""
     i, j = np.arange(1, samples + 1)[:, None], np.arange(1, 4)[None]
     x = np.cos(i * j) + ((i - 1) % 3 == j - 1)
     return x, x @ [1.0, -1.0, 0.5] + 0.1 * np.sin(i[:, 0])

@@ -8,7 +8,7 @@ import thalweg as tw
 from thalweg import initialisation
 from thalweg.dynamics.exact import aligned_modes, one_output, one_output_weights, two_layers
 
-# The statement sheet gives twelve decimals.
+# The numbers that these are compared with have twelve decimals.
 DIGITS = 6e-13
 
 

@@ -143,7 +143,7 @@ def test_weight_decay_may_be_traced():
 
 # --- numbers from the papers' checks -------------------------------------------------------------
 
-# The sheets print twelve or more digits.
+# The numbers that these are compared with have twelve digits or more.
 PRINTED = 1e-11
 
 

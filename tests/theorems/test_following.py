@@ -39,7 +39,7 @@ def one_layer(seed=0, decay=0.0):
 
 @pytest.fixture(scope="module")
 def flow():
-    """The flow of the sheet's example: three layers, 36 weights."""
+    """The flow of an example: three layers, 36 weights."""
     return tw.flow(OBJECTIVE, START, time=6.0, method="explicit")
 
 
