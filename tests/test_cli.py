@@ -114,6 +114,13 @@ def test_certify_says_what_holds_and_what_does_not(thalweg):
     assert "What does not apply, and why" in printed
 
 
+@pytest.mark.parametrize("rate", ["0", "-1", "nan"])
+def test_certify_refuses_a_learning_rate_that_is_none(thalweg, rate):
+    code, _, error = thalweg("certify", "--depth", 2, "--learning-rate", rate)
+    assert code == 2
+    assert "`learning_rate` must be" in error
+
+
 def test_certify_prints_json(thalweg):
     code, printed, _ = thalweg("certify", "--depth", 2, "--learning-rate", 0.01, "--json")
     assert code == 0

@@ -165,7 +165,8 @@ def certify(
         file, depth=depth, start=start, init_scale=init_scale, time=time, radius=radius, seed=seed,
         white=white,
     )  # fmt: skip
-    case = experiment.case(learning_rate or experiment.learning_rates[0], target_loss)
+    rate = experiment.learning_rates[0] if learning_rate is None else learning_rate
+    case = experiment.case(rate, target_loss)
     with err.status("simulating ..." if simulated else "checking ..."):
         case = theorems.simulate(case) if simulated else case
         found = theorems.certify_case(case)

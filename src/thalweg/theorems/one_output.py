@@ -4,6 +4,7 @@ The theorems are about balanced starts, or nearly balanced ones, near zero. Thei
 units of `white_setting`, which the theorems convert; they reach 1e-30, so they are magnitudes.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from math import inf, log
 from typing import ClassVar
@@ -99,7 +100,28 @@ class FlowConverges(AbstractTheorem[Case]):
         return convergence_time(ray_of(subject), gap_of(subject)) * units(subject).time
 
 
-class DescentConverges(AbstractTheorem[Case]):
+class _AbstractTinySteps(AbstractTheorem[Case]):
+    """Descent reaches its target after so many steps, if none is larger than so much."""
+
+    @override
+    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
+        largest, steps = self.largest_rate(subject), self.iterations(subject)
+        return Answer(Question.LEARNING_RATE, largest), Answer(Question.ITERATIONS, steps)
+
+    @override
+    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
+        return _reached(subject, self.iterations(subject))
+
+    @abstractmethod
+    def largest_rate(self, subject: Case) -> Magnitude:
+        """The bound on eta."""
+
+    @abstractmethod
+    def iterations(self, subject: Case) -> Magnitude:
+        """The bound on k, for the learning rate of the case or else the largest."""
+
+
+class DescentConverges(_AbstractTinySteps):
     """Descent from a small balanced start converges with one output, if its steps are tiny.
 
     In the paper's units, with L = log(15 N max{1, rho} / (|w| min{1, gap})),
@@ -120,25 +142,16 @@ class DescentConverges(AbstractTheorem[Case]):
         return (*claims, *_descent_claims(subject, self.largest_rate))
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        largest, steps = self.largest_rate(subject), self.iterations(subject)
-        return Answer(Question.LEARNING_RATE, largest), Answer(Question.ITERATIONS, steps)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _reached(subject, self.iterations(subject))
-
     def largest_rate(self, subject: Case) -> Magnitude:
-        """The bound on eta."""
         return balanced_rate(ray_of(subject), gap_of(subject)) * units(subject).time
 
+    @override
     def iterations(self, subject: Case) -> Magnitude:
-        """K, for the learning rate of the case or else the largest."""
         time = convergence_time(ray_of(subject), gap_of(subject) / 2) * units(subject).time
         return time / _rate(subject, self.largest_rate(subject)) + 1
 
 
-class UnbalancedDescentConverges(AbstractTheorem[Case]):
+class UnbalancedDescentConverges(_AbstractTinySteps):
     """Descent from a small, nearly balanced start converges with one output, by tiny steps.
 
     In the paper's units, with |w| <= 0.1, M = max{3, (3 - nu) / (1 + nu)} and
@@ -171,20 +184,11 @@ class UnbalancedDescentConverges(AbstractTheorem[Case]):
         return (*claims, nearly, *_descent_claims(subject, self.largest_rate))
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        largest, steps = self.largest_rate(subject), self.iterations(subject)
-        return Answer(Question.LEARNING_RATE, largest), Answer(Question.ITERATIONS, steps)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _reached(subject, self.iterations(subject))
-
     def largest_rate(self, subject: Case) -> Magnitude:
-        """The bound on eta."""
         return unbalanced_rate(ray_of(subject), gap_of(subject)) * units(subject).time
 
+    @override
     def iterations(self, subject: Case) -> Magnitude:
-        """The bound on k, for the learning rate of the case or else the largest."""
         time = unbalanced_time(ray_of(subject), gap_of(subject)) * units(subject).time
         return time / _rate(subject, self.largest_rate(subject)) + 1
 
