@@ -19,7 +19,7 @@ run: $(READY)
 
 # One thread of linear algebra per worker: the workers share the cores already.
 test: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -4,9 +4,7 @@ import json
 import signal
 import sys
 
-import numpy as np
 import pytest
-import xarray as xr
 
 from thalweg import cli, experiment
 
@@ -25,80 +23,92 @@ def thalweg(monkeypatch, capsys):
     return call
 
 
-def test_run_writes_report_figure_and_data(thalweg, tmp_path):
-    folder = tmp_path / "new" / "folder"
-    code, printed, _ = thalweg(
-        "run", "--out", folder, "--depth", 3, "--time", 4, "--learning-rate", 0.02,
-        "--learning-rate", 0.1, "--json",
-    )  # fmt: skip
-    assert code == 0
-    summary = json.loads(printed)
-    assert [row["rate"] for row in summary["runs"]] == ["0.02", "0.1"]
-    page = (folder / "report.html").read_text()
-    assert summary["report"] == str(folder / "report.html")
-    assert page.count("<tr>") == 3
-    assert "data:image/png;base64,iVBOR" in page
-    assert (folder / "overview.png").stat().st_size > 20_000
-    assert (folder / "overview.pdf").read_bytes().startswith(b"%PDF")
-    results = xr.open_zarr(folder / "results.zarr")
-    assert dict(results.sizes) == {"learning_rate": 2, "record": 41, "flow_time": 41}
-    np.testing.assert_allclose(results.time[1], 0.1 * np.arange(41), atol=1e-12)
-    np.testing.assert_allclose(results.flow_time, 0.1 * np.arange(41), atol=1e-12)
-    assert results.attrs["experiment_depth"] == 3
-    # Before anything else can differ, all runs sit on the same start.
-    assert float(results.distance.isel(record=0).max()) == 0
-    assert np.ptp(results.loss.isel(record=0).values) == 0
-    # The smaller step stays nearer to the flow, about in proportion.
-    gaps = results.distance.isel(record=20).values
-    assert 2 < gaps[1] / gaps[0] < 12
-
-
-def test_run_prints_a_table_and_where_the_report_is(thalweg, tmp_path):
-    code, printed, _ = thalweg(
-        "run", "--out", tmp_path, "--depth", 2, "--time", 2, "--learning-rate", 0.1
-    )
-    assert code == 0
-    assert "rate   2 / rate   sharpness   excess loss   distance   proven to   diverged" in printed
-    assert f"Report: {tmp_path / 'report.html'}" in printed
-    assert "No minimiser is flatter than" in printed
+SMALL = ("--set", "network.depth=2", "--set", "start.scale=0.5")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--learning-rate", "-0.1"], "`learning_rates` must be positive and finite, got -0.1"),
-        (["--learning-rate", "0"], "`learning_rates` must be positive"),
-        (["--depth", "0"], "`depth` must be a whole number >= 1, got 0"),
-        (["--time", "nan"], "`time` must be positive and finite, got nan"),
-        (["--time", "0.01"], "`time` must allow at least one step"),
-        (["--init-scale", "-1"], "`init_scale` must be positive"),
-        (["--depth", "two"], "Invalid value for '--depth'"),
+        (["--set", "training.learning_rate=-0.1"], "`training.learning_rate[0]` must be greater"),
+        (["--set", "network.depth=0"], "`network.depth` must be greater than or equal to 1"),
+        (["--set", "network.depth=two"], "`network.depth` must be a valid integer"),
+        (["--set", "training.time=nan"], "`training.time` must be a finite number"),
+        (["--set", "network.dept=2"], "did you mean `depth`?"),
+        (["--set", "netwrk.depth=2"], "did you mean `network.depth`?"),
+        (["--set", "network.depth"], "`--set` must have the form FIELD=VALUE"),
         (["--no-such-option"], "No such option: --no-such-option"),
-        (["--out", "/proc/none/here", "--depth", "2", "--time", "0.2"], "`--out` must be a folder"),
+        (["--out", "/proc/none/here"], "must go to a folder that can be written to"),
     ],
 )
 def test_bad_input_ends_with_one_sentence_and_code_2(thalweg, arguments, sentence):
-    code, printed, complaint = thalweg("run", *arguments)
+    code, printed, complaint = thalweg("run", *SMALL, *arguments)
     assert code == 2
     assert sentence in complaint
     assert "Traceback" not in complaint + printed
+
+
+def test_a_file_and_changes_describe_one_experiment(thalweg, tmp_path, monkeypatch):
+    """Later changes win; words need no quotes; the folder may come from the file."""
+    seen = []
+
+    def remember(settings, folder, progress, kept_in):
+        seen.append((settings, folder, kept_in))
+        raise experiment.files.InputError("enough.")
+
+    monkeypatch.setattr(experiment, "perform", remember)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "experiment.toml"
+    file.write_text('[network]\ndepth = 5\n[output]\nfolder = "there"\n')
+    code, _, _ = thalweg(
+        "run", file, "--set", "start.kind=balanced", "--set", "training.learning_rate=[0.1, 0.2]",
+        "--set", "network.depth=2",
+    )  # fmt: skip
+    assert code == 2
+    settings, folder, kept_in = seen[0]
+    assert settings.network.depth == 2
+    assert settings.start.kind == "balanced"
+    assert settings.training.learning_rate == (0.1, 0.2)
+    assert folder == file.parent
+    assert str(kept_in) == "there"
+
+
+def test_an_interrupt_ends_with_a_word_and_code_130(thalweg, monkeypatch, tmp_path):
+    """The signal comes in the middle of the work; `sys.exit` stands in for the end."""
+    monkeypatch.setattr(experiment, "perform", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cli.os, "_exit", sys.exit)
+    code, _, complaint = thalweg("run", *SMALL, "--out", tmp_path / "none")
+    assert code == 130
+    assert "interrupted" in complaint
+    assert not (tmp_path / "none" / "report.html").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_init_writes_the_builtin_experiment_with_comments(thalweg, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert thalweg("init")[0] == 0
+    text = (tmp_path / "experiment.toml").read_text("utf-8")
+    assert experiment.from_toml(text) == experiment.Experiment()
+    # Every field of the built-in tables is there, set or as a comment, with its meaning.
+    for table, part in experiment.Experiment():
+        for field, info in getattr(type(part), "model_fields", {}).items():
+            pattern = [line for line in text.splitlines() if line.lstrip("# ").startswith(field)]
+            assert any(info.description in line for line in pattern), (table, field)
+    code, _, complaint = thalweg("init")
+    assert code == 2
+    assert "must not be there yet" in complaint
+    (tmp_path / "experiment.toml").write_text("mine")
+    assert thalweg("init", "experiment.toml", "--force")[0] == 0
+    assert (tmp_path / "experiment.toml").read_text("utf-8") == text
+    code, _, complaint = thalweg("init", tmp_path / "none" / "here.toml")
+    assert code == 2
+    assert "can be written to" in complaint
 
 
 def test_an_unknown_benchmark_is_refused(thalweg):
     code, _, complaint = thalweg("bench", "nonsense")
     assert code == 2
     assert "A benchmark must be one of descent, flow, curvature, got 'nonsense'" in complaint
-
-
-def test_an_interrupt_ends_with_a_word_and_code_130(thalweg, monkeypatch, tmp_path):
-    """The signal comes in the middle of the work; `sys.exit` stands in for the end."""
-    monkeypatch.setattr(experiment, "perform", lambda *_: signal.raise_signal(signal.SIGINT))
-    monkeypatch.setattr(cli.os, "_exit", sys.exit)
-    code, _, complaint = thalweg("run", "--out", tmp_path / "none")
-    assert code == 130
-    assert "interrupted" in complaint
-    assert not (tmp_path / "none").exists()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_version_is_printed(thalweg):
@@ -108,7 +118,10 @@ def test_the_version_is_printed(thalweg):
 
 
 def test_certify_says_what_holds_and_what_does_not(thalweg):
-    code, printed, _ = thalweg("certify", "--depth", 3, "--white", "--start", "balanced")
+    code, printed, _ = thalweg(
+        "certify", "--set", "network.depth=3", "--set", "data.white=true", "--set",
+        "start.kind=balanced",
+    )  # fmt: skip
     assert code == 0
     assert "sharpness of the minimiser, at least" in printed
     assert "What does not apply, and why" in printed
@@ -116,13 +129,13 @@ def test_certify_says_what_holds_and_what_does_not(thalweg):
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan"])
 def test_certify_refuses_a_learning_rate_that_is_none(thalweg, rate):
-    code, _, error = thalweg("certify", "--depth", 2, "--learning-rate", rate)
+    code, _, error = thalweg("certify", *SMALL, "--learning-rate", rate)
     assert code == 2
     assert "`learning_rate` must be" in error
 
 
 def test_certify_prints_json(thalweg):
-    code, printed, _ = thalweg("certify", "--depth", 2, "--learning-rate", 0.01, "--json")
+    code, printed, _ = thalweg("certify", *SMALL, "--learning-rate", 0.01, "--json")
     assert code == 0
     found = {each["statement"]: each for each in json.loads(printed)["certificates"]}
     assert found["marion2024:thm2"]["verdict"] == "confirmed"
@@ -141,37 +154,3 @@ def test_theorems_can_be_listed_by_paper(thalweg):
     code, _, error = thalweg("theorems", "--paper", "nobody2020")
     assert code == 2
     assert "`paper` must be one of arora2019, elkabetz2021, marion2024" in error
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("depht = 3", "must not set `depht`, which no experiment has; did you mean `depth`?"),
-        ("depth = ", "must be a TOML file"),
-        ("depth = -1", "`depth` must be a whole number >= 1, got -1"),
-        ("start = 'zero'", "`start` must be one of gaussian, balanced, residual, got 'zero'"),
-    ],
-)
-def test_a_broken_experiment_file_gets_one_sentence(thalweg, tmp_path, text, sentence):
-    file = tmp_path / "experiment.toml"
-    file.write_text(text)
-    code, _, error = thalweg("certify", file)
-    assert code == 2
-    assert sentence in error.replace("\n", " ")
-
-
-def test_a_file_that_is_not_there_gets_one_sentence(thalweg, tmp_path):
-    code, _, error = thalweg("run", tmp_path / "none.toml")
-    assert code == 2
-    assert "The experiment must be a file that can be read" in error
-
-
-def test_a_file_and_the_command_line_describe_one_experiment(thalweg, tmp_path):
-    file = tmp_path / "experiment.toml"
-    file.write_text("depth = 2\ntime = 1.0\nlearning_rates = [0.1]\nstart = 'residual'\n")
-    code, printed, _ = thalweg("run", file, "--out", tmp_path / "out", "--json")
-    assert code == 0
-    assert [row["rate"] for row in json.loads(printed)["runs"]] == ["0.1"]
-    results = xr.open_zarr(tmp_path / "out" / "results.zarr")
-    assert results.attrs["experiment_depth"] == 2
-    assert results.attrs["experiment_start"] == "residual"

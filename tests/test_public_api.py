@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 PUBLIC = """
-Classification HomogeneousNetwork InputError LinearNetwork Model Objective Regression
-SharedNetwork TargetMatrix adversarial certified_step certify curvature data descend distance
-dynamics extreme_eigenvalues flow initialisation measurement network objective problem sharpness
-smallest_eigenvalue theorems tube tubes
+Classification Experiment HomogeneousNetwork InputError LinearNetwork Model Objective Regression
+SharedNetwork TargetMatrix adversarial certified_step certify critical critical_learning_rate
+curvature data descend distance dynamics extreme_eigenvalues flow initialisation measurement merge
+network objective open problem prove sharpness smallest_eigenvalue sweep theorems tube tube_along
+tubes
 """
 
 
@@ -21,12 +22,19 @@ def fresh(code: str, **environment: str) -> str:
 
 
 def test_the_public_names_are_these():
-    names = fresh("import thalweg; print(*(n for n in vars(thalweg) if not n.startswith('_')))")
+    names = fresh("import thalweg; print(*(n for n in dir(thalweg) if not n.startswith('_')))")
     assert sorted(names.split()) == sorted(PUBLIC.split())
 
 
+def test_names_that_are_loaded_later_are_there():
+    code = (
+        "import thalweg as tw; print(callable(tw.sweep), callable(tw.open), tw.Experiment().title)"
+    )
+    assert fresh(code) == "True True"
+
+
 def test_importing_loads_no_drawing_no_cluster_and_no_torch():
-    heavy = "matplotlib dask torch xarray sklearn"
+    heavy = "matplotlib dask torch xarray sklearn pydantic"
     code = f"import sys, thalweg; print([m for m in '{heavy}'.split() if m in sys.modules])"
     assert fresh(code) == "[]"
 

@@ -229,8 +229,8 @@ def unrecorded():
     return tw.descend(objective, start, learning_rate=0.1, steps=3, observe=lambda w: w[0][0, 0])
 
 
-def bent():
-    network = tw.HomogeneousNetwork([3, 2, 1])
+def smooth():
+    network = tw.Model(lambda w, x: jnp.tanh(x @ w[0].T) @ w[1].T, [(2, 3), (1, 2)])
     objective = tw.Objective(network, tw.TargetMatrix(np.ones(3)))
     weights = initialisation.gaussian(network, 1.0, key=jax.random.key(0))
     return tw.descend(objective, weights, learning_rate=0.1, steps=3)
@@ -245,11 +245,11 @@ def plain():
     [
         (batch, {}, r"takes one run, got a batch of shape \(2,\)"),
         (unrecorded, {}, "needs the recorded weights"),
-        (bent, {}, "proven for linear networks.*got HomogeneousNetwork"),
+        (smooth, {}, "linear networks and for those with a two-slope activation, got Model"),
         (plain, {"start_distance": -1.0}, "`start_distance` must be a number >= 0, got -1"),
         (plain, {"curvature": "guess"}, "`curvature` must be auto, exact or norms, got 'guess'"),
     ],
-    ids=["batch", "unrecorded", "bent", "distance", "curvature"],
+    ids=["batch", "unrecorded", "smooth", "distance", "curvature"],
 )
 def test_bad_input_gets_one_sentence(make, options, sentence):
     with pytest.raises(InputError, match=sentence):

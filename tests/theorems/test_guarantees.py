@@ -1,6 +1,8 @@
 """`certify`: all theorems about training tried on one case, whatever the case is."""
 
 import json
+from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import jax
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 import thalweg as tw
-from thalweg.experiment import Experiment
+from thalweg import experiment
 from thalweg.network import Convolution, Dense, SharedNetwork
 from thalweg.theorems import Case, Question, RandomStart, Verdict, certify_case, simulate
 from thalweg.theorems.guarantees import theorems_about_cases
@@ -19,6 +21,7 @@ RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(12, 4)), np.arange(12) % 3
 
 
+@cache
 def strange_cases() -> dict[str, Case]:
     """Cases that most theorems have nothing to say about."""
     relu = tw.HomogeneousNetwork([4, 3, 3])
@@ -75,10 +78,15 @@ def test_every_theorem_copes_with_any_case(name):
 @pytest.fixture(scope="module")
 def white_case():
     """A balanced start with a deficiency margin, on white data."""
-    experiment = Experiment(
-        white=True, depth=2, start="balanced", init_scale=0.2, time=12.0, seed=0
+    settings = experiment.from_values(
+        {
+            "data": {"white": True},
+            "network": {"depth": 2},
+            "start": {"kind": "balanced", "scale": 0.2},
+            "training": {"time": 12.0},
+        }
     )
-    return experiment.case()
+    return replace(experiment.case(settings), learning_rate=None)
 
 
 def test_the_strongest_answer_comes_first(white_case):
@@ -104,8 +112,6 @@ def test_too_large_a_learning_rate_is_told_the_one_that_would_do(white_case):
 
 
 def test_what_is_promised_is_kept(white_case):
-    from dataclasses import replace
-
     case = simulate(replace(white_case, learning_rate=1e-3, target_loss=white_case.target_loss))
     found = certify_case(case)
     assert found.violated == ()

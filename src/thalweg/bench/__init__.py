@@ -6,7 +6,7 @@ Machines are shared and noisy, so ours and the plain way take turns and each kee
 from collections.abc import Callable, Iterator, Sequence
 
 from thalweg._checks import InputError
-from thalweg.bench import curvature, descent, flow
+from thalweg.bench import curvature, descent, flow, sweep
 from thalweg.bench.comparison import Comparison
 
 BENCHMARKS: dict[str, dict[str, Callable[[], Comparison]]] = {
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, dict[str, Callable[[], Comparison]]] = {
         "linear network on MNIST": curvature.linear_ends_on_mnist,
         "ReLU network on MNIST": curvature.ends_on_mnist,
     },
+    "sweep": {"figure 1 of marion2024": sweep.figure_of_marion},
 }
 
 

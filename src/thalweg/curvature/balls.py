@@ -78,38 +78,48 @@ class LossBounds(eqx.Module):
 class BallCentre(eqx.Module):
     """What is known at the centre of balls, so that bounds for many radii cost little.
 
-    `norms` holds N_ij above; `slope` the gradient of the loss with respect to the product.
+    `norms` holds N_ij above; `slope` the gradient of the loss with respect to the product, and
+    `slope_norm` its spectral norm; `largest_moment` what the input moment is at most, where it is
+    to take the place of moments weighted for each radius, which cost a decomposition each.
     """
 
     objective: Objective
     product: Matrix
     slope: Matrix
     norms: Float[Array, "ends ends"]
+    slope_norm: Scalar
     size: Scalar
     steepness: Scalar
+    largest_moment: Scalar | None
 
     @classmethod
-    def at(cls, objective: Objective, weights: Weights) -> "BallCentre":
+    def at(
+        cls, objective: Objective, weights: Weights, largest_moment: Scalar | None = None
+    ) -> "BallCentre":
         """The balls around these weights of a linear network."""
         network = linear_network(objective, "`ball_bounds`")
         network.check(weights)
         layers = tuple(jnp.asarray(array) for array in weights)
         product = network.end_to_end(layers)
+        slope = objective.problem.gradient(product)
         return cls(
             objective,
             product,
-            objective.problem.gradient(product),
+            slope,
             _interval_norms(network, layers),
+            slope_norm=spectral_norm(slope),
             size=jnp.sqrt(sum(jnp.sum(layer**2) for layer in layers)),
             steepness=jnp.sqrt(sum(jnp.sum(each**2) for each in objective.gradient(layers))),
+            largest_moment=largest_moment,
         )
 
     def bounds(self, radius: Scalar) -> BallBounds:
         """Bounds on the ball of this radius."""
-        first, second, third = _product_bounds(_disturbed(self.norms, radius))
-        loss = loss_bounds(self.objective.problem, self.product, radius * first)
-        drift = loss.second * radius * first
-        steepest = spectral_norm(self.slope) + drift
+        first, second, third = product_bounds(disturbed_norms(self.norms, radius))
+        reach, problem = radius * first, self.objective.problem
+        loss = loss_bounds(problem, self.product, reach, self.largest_moment)
+        drift = loss.second * reach
+        steepest = self.slope_norm + drift
         decay = self.objective.weight_decay
         hessian = loss.second * first**2 + steepest * second + decay
         far = (jnp.linalg.norm(self.slope) + drift) * first + decay * (self.size + radius)
@@ -120,11 +130,21 @@ class BallCentre(eqx.Module):
                 loss.third * first**3 + 3 * loss.second * first * second + steepest * third
             ),
             smallest_eigenvalue=decay - steepest * second,
-            central_eigenvalue=decay - spectral_norm(self.slope) * second,
+            central_eigenvalue=decay - self.slope_norm * second,
             eigenvalue_slope=loss.second * first * second,
             product_first=first,
             product_second=second,
         )
+
+    def gradient_scale(self) -> Scalar:
+        """What the gradient is rounded like.
+
+        As if it had been taken at weights, and of a target, that differ in their last places.
+        """
+        still = self.bounds(jnp.zeros(()))
+        minimiser = getattr(self.objective.problem, "minimiser", None)
+        target = jnp.zeros(()) if minimiser is None else jnp.linalg.norm(minimiser)
+        return still.hessian * (self.size + still.product_first * target)
 
 
 def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> BallBounds:
@@ -136,8 +156,17 @@ def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> B
     return centre.bounds(radius)
 
 
-def loss_bounds(problem: AbstractProblem, matrix: Matrix, reach: ScalarLike) -> LossBounds:
-    """Bounds on the loss's derivatives at all matrices within `reach` (Frobenius) of this one."""
+def loss_bounds(
+    problem: AbstractProblem,
+    matrix: Matrix,
+    reach: ScalarLike,
+    largest_moment: Scalar | None = None,
+) -> LossBounds:
+    """Bounds on the loss's derivatives at all matrices within `reach` (Frobenius) of this one.
+
+    Classification weighs the samples by factors that depend on the reach. Where the largest
+    eigenvalue of the input moment is given, it times the largest factor bounds the weighted one.
+    """
     if isinstance(problem, Regression | TargetMatrix):
         return LossBounds(2 * problem.scale * problem.spectrum[-1], jnp.zeros(()))
     if not isinstance(problem, Classification):
@@ -147,12 +176,21 @@ def loss_bounds(problem: AbstractProblem, matrix: Matrix, reach: ScalarLike) -> 
         )
     sizes = jnp.linalg.norm(problem.inputs, axis=1)
     outputs = problem.inputs @ matrix.T
-    second, third = _sample_bounds(problem, outputs, sizes * reach)
+    second, third = sample_bounds(problem, outputs, sizes * reach)
     cubes = jnp.mean(third * sizes**3)
-    return LossBounds(
-        second=_weighted_moment(problem, second),
-        third=jnp.minimum(cubes, jnp.max(sizes) * _weighted_moment(problem, third)),
-    )
+    if largest_moment is None:
+        moments = (_weighted_moment(problem, second), _weighted_moment(problem, third))
+    else:
+        moments = (jnp.max(second) * largest_moment, jnp.max(third) * largest_moment)
+    return LossBounds(moments[0], jnp.minimum(cubes, jnp.max(sizes) * moments[1]))
+
+
+def largest_moment(problem: AbstractProblem) -> Scalar:
+    """The largest eigenvalue of the input moment, from whichever of its two forms is smaller."""
+    inputs = problem.inputs
+    samples, features = inputs.shape
+    gram = inputs @ inputs.T if samples < features else inputs.T @ inputs
+    return largest_eigenvalue(gram) / samples
 
 
 def _weighted_moment(problem: Classification, factors: Float[Array, " samples"]) -> Scalar:
@@ -161,7 +199,7 @@ def _weighted_moment(problem: Classification, factors: Float[Array, " samples"])
     return largest_eigenvalue(inputs.T @ (factors[:, None] * inputs) / inputs.shape[0])
 
 
-def _sample_bounds(
+def sample_bounds(
     problem: Classification,
     outputs: Float[Array, "samples outputs"],
     changes: Float[Array, " samples"],
@@ -203,7 +241,7 @@ def _interval_norms(
     return norms
 
 
-def _disturbed(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array, "ends ends"]:
+def disturbed_norms(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array, "ends ends"]:
     """T_ij above, zero for i > j."""
     reached = jnp.zeros_like(norms)
     for j in range(norms.shape[0]):
@@ -212,7 +250,7 @@ def _disturbed(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array,
     return reached
 
 
-def _product_bounds(reached: Float[Array, "ends ends"]) -> tuple[Scalar, Scalar, Scalar]:
+def product_bounds(reached: Float[Array, "ends ends"]) -> tuple[Scalar, Scalar, Scalar]:
     """d1, d2 and d3 above."""
     depth = reached.shape[0] - 1
     above, below, between = reached[1:, depth], reached[0, :depth], reached[1:, :depth]

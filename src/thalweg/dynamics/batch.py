@@ -42,7 +42,7 @@ _CALL_SECONDS = 0.5  # how long one compiled call may take before interrupts and
 _BUFFER_BYTES = 4 * 2**20  # what one compiled call may record before it is copied out
 
 
-def _lanes(objective: Objective) -> int:
+def lanes_of(objective: Objective) -> int:
     """How many runs share a block; a function of the objective alone, see above."""
     network = objective.network
     if isinstance(network, LinearNetwork):
@@ -157,7 +157,7 @@ class Recorder:
         record_every: int,
     ) -> "Recorder":
         """Make room for the records of these runs, or say that there is none."""
-        lanes, runs = _lanes(objective), starts[0].shape[0]
+        lanes, runs = lanes_of(objective), starts[0].shape[0]
         records = -(-steps // record_every) + 1  # multiples below the last step, and that one
         dtype = starts[0].dtype
         block = tuple(jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype) for a in starts)

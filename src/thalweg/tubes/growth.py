@@ -49,6 +49,10 @@ from jaxtyping import Array, Float
 
 from thalweg._typing import Scalar
 from thalweg.curvature.balls import BallCentre
+from thalweg.curvature.sample_balls import JointCentre, SampleCentre
+
+Centre = BallCentre | SampleCentre | JointCentre
+"""What bounds the derivatives on balls around a point."""
 
 _ATTEMPTS = 60
 _ROOM = 1.02  # how far above its bound the next guess of b lies
@@ -81,9 +85,7 @@ class Growth(eqx.Module):
     curvature: Scalar
 
 
-def grow(
-    centre: BallCentre, smallest: Scalar, defect: Defect, radius: Scalar, rate: Scalar
-) -> Growth:
+def grow(centre: Centre, smallest: Scalar, defect: Defect, radius: Scalar, rate: Scalar) -> Growth:
     """The radius after one step, by the argument above.
 
     Args:

@@ -49,7 +49,7 @@ def tail_bound(
     """What the distance stays below for ever, or None where that cannot be proven here.
 
     Args:
-        objective: the loss, which must be a square loss without weight decay.
+        objective: the loss, which must be a square loss of a linear network without weight decay.
         weights: where descent is.
         correction: from there to the centre of the tube.
         radius: of the tube.
@@ -57,6 +57,8 @@ def tail_bound(
     """
     problem = objective.problem
     if not isinstance(problem, Regression | TargetMatrix) or float(objective.weight_decay) > 0:
+        return None
+    if not isinstance(objective.network, LinearNetwork):
         return None
     now = float(jnp.sqrt(sum(jnp.sum(each**2) for each in correction))) + radius
     numbers = (jnp.asarray(radius), jnp.asarray(rate))

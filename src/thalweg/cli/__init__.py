@@ -1,0 +1,60 @@
+"""The command line: parse, call, print; no mathematics.
+
+Exit codes: 0 done, 1 a verdict failed, 2 bad input (one sentence on the error stream). One module
+per group of commands; importing it registers them.
+"""
+
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from thalweg._checks import InputError
+from thalweg._version import __version__
+from thalweg.cli import critical as critical
+from thalweg.cli import proving as proving
+from thalweg.cli import reproducing as reproducing
+from thalweg.cli import running as running
+from thalweg.cli import stating as stating
+from thalweg.cli import sweeping as sweeping
+from thalweg.cli.base import app, err, out
+
+
+def main() -> None:
+    """Run the command line; bad input ends in one sentence and exit code 2."""
+    before = signal.signal(signal.SIGINT, _stop_at_once)
+    try:
+        app()
+    except InputError as error:
+        err.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_at_once(*_: Any) -> None:
+    """End here: an exception cannot be thrown through compiled code, and would crash inside of it.
+
+    Commands write their results in one go at the end, so that nothing half done is left behind.
+    """
+    err.show_cursor(True)
+    err.print("interrupted", highlight=False)
+    os._exit(130)
+
+
+def _show_version(wanted: bool | None) -> None:
+    if wanted:
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool | None,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = None,
+) -> None:
+    """Options of every command."""

@@ -1,0 +1,89 @@
+"""What all commands share: the application, its two streams, options, progress and tables."""
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from thalweg._checks import InputError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="How gradient descent travels over the loss of a deep network, next to the gradient flow.",
+)
+out = Console()
+err = Console(stderr=True)
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An experiment in TOML; without one, the built-in experiment.", metavar="FILE"
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field, e.g. network.depth=3; may be given several times.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def read_experiment(file: Path | None, changes: list[str] | None) -> Any:
+    """The experiment of a file, or the built-in one, with what was changed on the command line."""
+    from thalweg import experiment
+
+    start = experiment.Experiment() if file is None else experiment.read(file)
+    return experiment.changed(start, dict(map(_change, changes))) if changes else start
+
+
+def folder_of(file: Path | None) -> Path:
+    """Where relative paths of an experiment's data start."""
+    return Path() if file is None else file.parent
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"`--set` must have the form FIELD=VALUE, got {text!r}.")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()  # a word without quotes
+
+
+@contextmanager
+def progress_bars(*stages: str) -> Iterator[Any]:
+    """One bar per stage, with an estimate; gives a function of a stage and the share done."""
+    columns = (
+        TextColumn("{task.description:>12}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=err, transient=True) as bars:
+        tasks = {name: bars.add_task(name, total=1.0, start=False) for name in stages}
+
+        def update(stage: str, share: float) -> None:
+            bars.start_task(tasks[stage])
+            bars.update(tasks[stage], completed=share)
+
+        yield update
+
+
+def print_rows(title: str, rows: list[dict[str, str]]) -> None:
+    """A table with one column per key of the rows."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    out.print(table)

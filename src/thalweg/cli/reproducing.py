@@ -1,0 +1,84 @@
+"""The command that reproduces a paper's figures, with a verdict per finding."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thalweg._checks import InputError
+from thalweg.cli.base import AsJson, app, err, out, print_rows, progress_bars
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help='Which studies, or "all"; without any, the list of them.'),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything (default).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As in the papers.")] = False,
+    folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path(
+        "thalweg-studies"
+    ),
+    pages: Annotated[
+        Path | None, typer.Option(help="Also copy the page and its pictures into this folder.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reproduce figures of the papers: data, pictures, and a verdict per finding."""
+    from thalweg import studies
+
+    if quick and full:
+        raise InputError("Either `--quick` or `--full` can be given, not both.")
+    if not names:
+        _list_studies(as_json)
+        return
+    size = studies.Size.FULL if full else studies.Size.QUICK
+    outcomes, skipped = [], []
+    for study in studies.find(names):
+        missing = studies.missing_data(study)
+        if missing is not None:
+            skipped.append(study.name)
+            err.print(f"skipped {study.name}: {missing}", highlight=False, soft_wrap=True)
+            continue
+        with progress_bars(study.name) as update:
+            outcome = studies.conduct(
+                study, size, folder, lambda _, share, name=study.name: update(name, share)
+            )
+        outcomes.append(outcome)
+        if pages is not None:
+            studies.publish(outcome, pages)
+        if not as_json:
+            print_rows(f"{study.name}: {study.title}", [each.row() for each in outcome.findings])
+            out.print(f"{outcome.seconds:.0f} s, in {outcome.folder}", highlight=False)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    outcome.study.name: [each.row() for each in outcome.findings]
+                    for outcome in outcomes
+                },
+                indent=1,
+            )
+        )
+    failed = [outcome.study.name for outcome in outcomes if not outcome.confirmed]
+    if failed:
+        err.print(f"not confirmed: {', '.join(failed)}", highlight=False)
+        raise typer.Exit(1)
+    if skipped and os.environ.get("CI"):
+        err.print(f"skipped for want of data: {', '.join(skipped)}", highlight=False)
+
+
+def _list_studies(as_json: bool) -> None:
+    from thalweg import studies
+
+    rows = [
+        {"study": study.name, "figures": ", ".join(study.figures) or "-", "shows": study.title}
+        for study in studies.find(["all"])
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print_rows("Studies; run one with `thalweg reproduce STUDY`", rows)

@@ -1,0 +1,109 @@
+"""Commands that run an experiment and write a report, and that read one back."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from thalweg._checks import InputError
+from thalweg.cli.base import (
+    AsJson,
+    Changes,
+    File,
+    app,
+    folder_of,
+    out,
+    print_rows,
+    progress_bars,
+    read_experiment,
+)
+
+
+@app.command()
+def run(
+    file: File = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where the report goes; `output.folder` if not given."),
+    ] = None,
+    changes: Changes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Descend and flow from one start; measure, prove and check; write a report.
+
+    Interrupted, the same command goes on where it stopped.
+    """
+    from thalweg import experiment, report
+    from thalweg.experiment.pieces import forget
+    from thalweg.storage.files import only_writer
+
+    settings = read_experiment(file, changes)
+    folder = Path(settings.output.folder) if folder is None else folder
+    # What is wrong is said before there is a folder.
+    experiment.start(settings, experiment.objective(settings, folder_of(file)))
+    with only_writer(folder):
+        with progress_bars(*experiment.STAGES) as update:
+            results = experiment.perform(settings, folder_of(file), update, kept_in=folder)
+        results.attrs["experiment"] = experiment.to_toml(
+            experiment.moved(settings, folder_of(file), folder)
+        )
+        page = report.write(results, folder)
+        forget(folder)
+    _tell(results, page, as_json)
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to be written.")] = Path("experiment.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write an experiment with every field, its default and what it means, to begin with."""
+    from thalweg import experiment
+    from thalweg.storage.files import write_file, writing_to
+
+    if file.exists() and not force:
+        raise InputError(f"{file} must not be there yet; `--force` replaces it.")
+    text = experiment.to_toml(experiment.Experiment(), comments=True)
+    with writing_to(file.parent):
+        write_file(file, lambda part: _put(part, text))
+    out.print(f"Wrote {file}; `thalweg run {file}` runs it.", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    result: Annotated[Path, typer.Argument(help="The folder of a run, or its results.zarr.")],
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw pictures and report again, from the data.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say again what a run has found, without running anything."""
+    from thalweg import report
+    from thalweg.storage import open_results
+
+    results = open_results(result)
+    if results.attrs.get("kind") != "run":
+        if as_json or figures:
+            raise InputError(f"{result} must hold a run for this, got {results.attrs.get('kind')}.")
+        out.print(results)
+        return
+    folder = result.parent if result.name == "results.zarr" else result
+    page = report.draw(results, folder) if figures else folder / "report.html"
+    _tell(results, page, as_json)
+
+
+def _tell(results: Any, page: Path, as_json: bool) -> None:
+    from thalweg import report
+
+    if as_json:
+        rows, found = report.summary(results), report.findings(results)
+        print(json.dumps({"report": str(page), "found": found, "runs": rows}, indent=1))
+        return
+    print_rows(results.attrs["title"] or "Descent next to the flow", report.table(results))
+    for line in (*report.findings(results), f"Report: {page}"):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def _put(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

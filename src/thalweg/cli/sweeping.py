@@ -1,0 +1,146 @@
+"""Commands that sweep grids of runs, and unite what they found."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from thalweg.cli.base import (
+    AsJson,
+    Changes,
+    app,
+    err,
+    folder_of,
+    out,
+    print_rows,
+    progress_bars,
+    read_experiment,
+)
+
+_DEFAULT_FOLDER = "thalweg-sweep"
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(help="An experiment in TOML with a table [[sweep]].", metavar="FILE")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The folder of the results.")
+    ] = None,
+    changes: Changes = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of going on.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment over a grid of values; the same command goes on after an interruption."""
+    from thalweg import sweeps
+
+    experiment = read_experiment(file, changes)
+    place = folder or _folder(experiment.output.folder)
+    with _interruptible(), progress_bars("sweep") as show:
+
+        def progress(done: int, total: int) -> None:
+            show("sweep", done / total)
+
+        found = sweeps.sweep(
+            experiment,
+            place,
+            scheduler=scheduler,
+            progress=progress,
+            folder=folder_of(file),
+            fresh=fresh,
+        )
+    _draw_phases(found, place)
+    _tell(found, place, as_json)
+
+
+@app.command()
+def merge(
+    first: Annotated[Path, typer.Argument(help="The folder of a sweep.", metavar="A")],
+    second: Annotated[Path, typer.Argument(help="Another one, over the same fields.", metavar="B")],
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder of the united results.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Unite two sweeps of one experiment; where both have a run, the first one's is taken."""
+    from thalweg import sweeps
+
+    found = sweeps.merge(first, second, folder)
+    _draw_phases(found, folder)
+    _tell(found, folder, as_json)
+
+
+def _folder(named: str) -> Path:
+    """The experiment's own folder, unless that is the one where single runs go by default."""
+    return Path(_DEFAULT_FOLDER if named == "thalweg-run" else named)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """End at once when interrupted: what was finished is on the disk, whenever that happens."""
+
+    def stop(*_: Any) -> None:
+        err.show_cursor(True)
+        err.print("interrupted; run the same command to go on", highlight=False)
+        os._exit(130)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _draw_phases(found: Any, place: Path) -> None:
+    """The phase diagram, of a sweep over learning rates and scales."""
+    if not {"learning_rate", "scale"} <= set(found["phase"].dims):
+        return
+    from thalweg import figures
+
+    figure = figures.phase_map(found)
+    for ending in ("png", "pdf"):
+        figure.savefig(place / f"phases.{ending}")
+
+
+def _tell(found: Any, place: Path, as_json: bool) -> None:
+    summary = _summary(found, place)
+    if as_json:
+        out.print_json(json.dumps(summary))
+        return
+    sizes = " x ".join(f"{length} {name}" for name, length in summary["grid"].items())
+    rows = [
+        {"what became of them": name, "runs": str(count)}
+        for name, count in summary["phases"].items()
+        if count
+    ]
+    if rows:
+        print_rows(found.attrs.get("title") or "sweep", rows)
+    out.print(
+        f"{summary['runs']} runs over {sizes or 'one point'}\nResults: {place}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _summary(found: Any, place: Path) -> dict[str, Any]:
+    from thalweg.sweeps.phases import Phase
+
+    steps = found["last_step"]
+    return {
+        "results": str(place),
+        "runs": int(steps.notnull().sum()),
+        "network_steps": int(steps.sum()),
+        "grid": {str(name): int(steps.sizes[name]) for name in steps.dims},
+        "diverged": int(found["diverged_at"].notnull().sum()),
+        "phases": {phase.meaning: int((found["phase"] == phase).sum()) for phase in Phase},
+    }

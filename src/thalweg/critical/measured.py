@@ -1,0 +1,179 @@
+"""The largest learning rate that still trains, by bracketing and multisection over starts."""
+
+from math import prod
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from thalweg._checks import InputError, as_floating, require_positive
+from thalweg._typing import Weights
+from thalweg.critical.predictions import Prediction, predictions
+from thalweg.critical.search import Criterion, Search, criterion_of
+from thalweg.curvature.minimisers import least_sharpness
+from thalweg.curvature.path import spectrum_along
+from thalweg.objective import Objective
+
+_LEAST_SHARPNESS = 1e-6  # below it the start says nothing about where to look
+
+
+class CriticalLearningRate(eqx.Module):
+    """The largest learning rate that trains, for each start, as a bracket.
+
+    Attributes:
+        lowers: for each start, a rate that trains, and so did all smaller ones that were tried,
+            down to where the budget is too short for them; 0 where no rate trained.
+        uppers: for each start, the first rate above that fails; infinite where none did.
+        isolated: for each start, rates above its bracket that train again: the edge is ragged.
+        criterion: what it means to train.
+        predictions: what theory says.
+    """
+
+    lowers: Float[np.ndarray, "*starts"]
+    uppers: Float[np.ndarray, "*starts"]
+    isolated: tuple[tuple[float, ...], ...] = eqx.field(static=True)
+    criterion: Criterion
+    predictions: tuple[Prediction, ...] = eqx.field(static=True)
+
+    @property
+    def lower(self) -> float:
+        """The lower end for the middle start: half of the starts or more train with it."""
+        return _middle(self.lowers)
+
+    @property
+    def upper(self) -> float:
+        """The upper end for the middle start."""
+        return _middle(self.uppers)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """From where every start trains to where none does."""
+        return float(self.lowers.min()), float(self.uppers.max())
+
+    def prediction(self, name: str) -> Prediction:
+        """The prediction of this name."""
+        for each in self.predictions:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self.predictions)
+        raise InputError(f"`name` must be one of {known}, got {name!r}.")
+
+    def ratio(self, prediction: Prediction) -> float | None:
+        """A predicted rate over the middle of the measured interval; None if either is unknown.
+
+        Where each start has its own prediction, the middle one of their own ratios.
+        """
+        shared = prediction.rates.ndim == 0
+        ends = (self.lower, self.upper) if shared else (self.lowers.ravel(), self.uppers.ravel())
+        measured = np.sqrt(np.asarray(ends[0]) * np.asarray(ends[1]))
+        known = np.isfinite(prediction.rates) & (measured > 0) & (measured < np.inf)
+        if not known.any():
+            return None
+        return _middle((prediction.rates / np.where(measured > 0, measured, np.nan))[known])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; None for what is unknown or infinite."""
+        return {
+            "criterion": self.criterion.sentence,
+            "lower": self.lower,
+            "upper": _finite(self.upper),
+            "lowers": self.lowers.ravel().tolist(),
+            "uppers": [_finite(value) for value in self.uppers.ravel().tolist()],
+            "isolated": [list(rates) for rates in self.isolated],
+            "predictions": [
+                {
+                    "name": each.name,
+                    "meaning": each.meaning,
+                    "rate": each.rate,
+                    "ratio": self.ratio(each),
+                    "reason": each.reason,
+                }
+                for each in self.predictions
+            ],
+        }
+
+
+def critical_learning_rate(
+    objective: Objective,
+    weights: Weights,
+    *,
+    steps: Any = None,
+    time: Any = None,
+    share: float = 0.01,
+    minimum: Any = None,
+    precision: float = 0.02,
+    candidates: int = 8,
+    around: float | None = None,
+    certified: bool = True,
+) -> CriticalLearningRate:
+    """The largest learning rate that still trains from each start, and the predictions for it.
+
+    A rate trains if descent leaves at most `share` of the start's excess loss, see `Criterion`. The
+    answer depends on the budget: just below the stability limit 2 / S of a minimiser the error
+    shrinks by 1 - 2 d per step at the rate (1 - d) 2 / S, so that `steps` find a rate which is
+    below the limit by about log(1 / share) / (4 steps), in relative terms, besides what the search
+    leaves open. Above it no budget helps, but one too short to see a slow divergence finds a rate
+    that is too large by as much.
+
+    Args:
+        objective: what is descended.
+        weights: the start, or several along leading axes that all layers share.
+        steps: the budget of every run; or else
+        time: the budget as learning rate x steps, so that slow rates have more of them.
+        share: of the start's excess loss that may be left.
+        minimum: the least value of the objective; the problem's own if not given.
+        precision: the relative width of a bracket at which the search ends.
+        candidates: how many rates are tried at once from each start. For small networks eight cost
+            as little as one; for large ones 1, which halves the bracket, is cheapest.
+        around: where the search begins; where the flattest minimiser becomes unstable if not given.
+        certified: ask theorems that need no run, too; they take some seconds.
+    """
+    require_positive("precision", precision)
+    batch, starts = _starts(objective, weights)
+    criterion = criterion_of(objective, share, minimum, steps, time)
+    if around is None:
+        around = _guess(objective, starts)
+    require_positive("around", around)
+    found = Search(objective, starts, criterion, candidates).run(float(around), precision)
+    lowers = np.asarray([each.lower for each in found])
+    return CriticalLearningRate(
+        lowers=lowers.reshape(batch),
+        uppers=np.asarray([each.upper for each in found]).reshape(batch),
+        isolated=tuple(each.isolated for each in found),
+        criterion=criterion,
+        predictions=predictions(objective, starts, lowers, criterion, certified),
+    )
+
+
+def _starts(objective: Objective, weights: Weights) -> tuple[tuple[int, ...], Weights]:
+    """The batch's shape, and the starts along one axis."""
+    arrays = tuple(np.asarray(as_floating("weights", array)) for array in weights)
+    objective.network.check(arrays)
+    pairs = list(zip(arrays, objective.network.shapes, strict=True))
+    leading = {array.shape[: array.ndim - len(shape)] for array, shape in pairs}
+    if len(leading) != 1:
+        raise InputError(f"All layers must share the batch axes, got {sorted(leading)}.")
+    batch = leading.pop()
+    if not prod(batch):
+        raise InputError(f"`weights` must hold at least one start, got the batch axes {batch}.")
+    return batch, tuple(array.reshape(-1, *shape) for array, shape in pairs)
+
+
+def _guess(objective: Objective, starts: Weights) -> float:
+    try:
+        return 2 / float(least_sharpness(objective).sharpness)
+    except InputError:  # it is about one output; any place will do
+        points = tuple(array[:, None] for array in starts)
+        steepest = float(np.nanmax(spectrum_along(objective, points).largest))
+        return 2 / steepest if steepest > _LEAST_SHARPNESS else 1.0
+
+
+def _middle(values: Float[np.ndarray, "..."]) -> float:
+    """The lower median: the same place in the order for both ends, so that they stay a bracket."""
+    ordered = np.sort(np.ravel(values))
+    return float(ordered[(ordered.size - 1) // 2])
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

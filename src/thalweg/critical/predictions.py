@@ -1,0 +1,206 @@
+"""What theory says about the critical learning rate, to stand beside what was measured.
+
+Descent is stable at a minimiser of sharpness S up to the learning rate 2 / S. The predictions
+differ in which sharpness they take: a lower bound for all minimisers (above 2 / S no descent can
+settle at any), that of the minimiser which small starts lead to, that of the one which slow descent
+from this very start finds, or that of the start itself. Certified rates are proven to train.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from thalweg._checks import InputError
+from thalweg._typing import Weights
+from thalweg.critical.search import Criterion, budget_steps
+from thalweg.curvature.minimisers import (
+    balanced_sharpness,
+    least_sharpness,
+    minimiser_sharpness_bounds,
+    small_start_sharpness_bounds,
+)
+from thalweg.curvature.path import spectrum_along
+from thalweg.dynamics import descend
+from thalweg.objective import Objective
+from thalweg.theorems import Case
+from thalweg.theorems.certificate import Question
+from thalweg.theorems.convergence import LinearRate
+from thalweg.theorems.one_output import DescentConverges
+from thalweg.theorems.step_sizes import LargerSteps, StabilityLimit
+
+_SLOWER = 20  # slow descent has the critical rate divided by this
+_SETTLED = 1e-3  # part of the start's excess below which slow descent has arrived
+_AT_REST = 1e-8  # and below which it need not go on
+_PARTS = 16  # of the slow run, after each of which it is looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A learning rate that theory singles out.
+
+    Attributes:
+        name: how it is computed.
+        meaning: what it says about descent.
+        rates: one for each start, or a single one for all; NaN where it does not apply.
+        reason: why there is none.
+    """
+
+    name: str
+    meaning: str
+    rates: Float[np.ndarray, "..."]
+    reason: str = ""
+
+    @property
+    def rate(self) -> float | None:
+        """That of the middle start; None where it applies to none."""
+        known = np.sort(self.rates[np.isfinite(self.rates)].ravel())
+        return float(known[(known.size - 1) // 2]) if known.size else None
+
+
+def predictions(
+    objective: Objective,
+    starts: Weights,
+    lowers: Float[np.ndarray, " starts"],
+    criterion: Criterion,
+    certified: bool,
+) -> tuple[Prediction, ...]:
+    """All predictions, for starts along one leading axis."""
+    found = [*_of_minimisers(objective), *_of_runs(objective, starts, lowers, criterion)]
+    if certified:
+        found += _of_theorems(objective, starts, criterion)
+    return tuple(found)
+
+
+def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
+    """Those that know only the data and the network."""
+    sources: tuple[tuple[str, str, Callable[[Objective], Any]], ...] = (
+        (
+            "2 / S_min",
+            "above it no minimiser is stable (marion2024:thm2)",
+            lambda f: minimiser_sharpness_bounds(f).paper,
+        ),
+        (
+            "2 / stronger bound",
+            "above it no minimiser is stable",
+            lambda f: minimiser_sharpness_bounds(f).stronger,
+        ),
+        (
+            "2 / least sharpness",
+            "up to it the flattest minimiser is stable, above it none",
+            lambda f: least_sharpness(f).sharpness,
+        ),
+        (
+            "2 / S0",
+            "up to it the balanced minimisers are stable, where flows from zero end",
+            balanced_sharpness,
+        ),
+        (
+            "2 / small-start bound",
+            "up to it the limits of small starts are stable (marion2024:cor3)",
+            lambda f: small_start_sharpness_bounds(f).stronger,
+        ),
+    )
+    for name, meaning, compute in sources:
+        try:
+            rates, reason = np.asarray(2 / float(compute(objective))), ""
+        except InputError as error:
+            rates, reason = np.asarray(np.nan), str(error)
+        yield Prediction(name, meaning, rates, reason)
+
+
+# --- sharpness along real runs -------------------------------------------------------------------
+
+
+def _of_runs(
+    objective: Objective,
+    starts: Weights,
+    lowers: Float[np.ndarray, " starts"],
+    criterion: Criterion,
+) -> Iterator[Prediction]:
+    limits, arrived = _slow_limits(objective, starts, lowers, criterion)
+    together = tuple(
+        np.stack([np.asarray(s), e], axis=1) for s, e in zip(starts, limits, strict=True)
+    )
+    sharpness = spectrum_along(objective, together).largest
+    sharpness = np.where(sharpness > 0, sharpness, np.nan)
+    at_end = np.where(arrived, 2 / sharpness[:, 1], np.nan)
+    yield Prediction(
+        "2 / sharpness of the limit",
+        f"the minimiser that descent finds at a rate {_SLOWER} times smaller is stable up to it",
+        at_end,
+        "" if arrived.any() else "Slow descent did not arrive within the budget.",
+    )
+    yield Prediction(
+        "2 / sharpness at the start",
+        "above it the first steps may go up",
+        2 / sharpness[:, 0],
+        "" if np.isfinite(sharpness[:, 0]).any() else "The loss curves upwards nowhere there.",
+    )
+
+
+def _slow_limits(
+    objective: Objective,
+    starts: Weights,
+    lowers: Float[np.ndarray, " starts"],
+    criterion: Criterion,
+) -> tuple[tuple[np.ndarray, ...], Bool[np.ndarray, " starts"]]:
+    """Where slow descent ends, and whether that is a minimiser.
+
+    It stands for the gradient flow, whose limit it approaches like the learning rate, and costs one
+    more block of runs where a flow would have to be compiled and integrated.
+    """
+    trained = lowers > 0
+    slow = np.where(trained, lowers, 1.0) / _SLOWER
+    steps = max(_SLOWER * budget_steps(criterion, float(rate)) for rate in slow * _SLOWER)
+    part = max(1, steps // _PARTS)
+    excess = np.asarray([float(objective(one)) for one in _each(starts)]) - criterion.minimum
+    left, ends = excess, tuple(np.asarray(array) for array in starts)
+    for _ in range(_PARTS):
+        run = descend(
+            objective, ends, learning_rate=slow, steps=part, record_every=part, observe=_nothing
+        )
+        ends, left = run.final, run.loss[:, -1] - criterion.minimum
+        if np.all(left[trained] <= _AT_REST * excess[trained]):
+            break
+    return ends, trained & (left <= _SETTLED * excess)
+
+
+def _each(starts: Weights) -> Iterator[Weights]:
+    """The starts one by one."""
+    for index in range(starts[0].shape[0]):
+        yield tuple(jnp.asarray(array[index]) for array in starts)
+
+
+def _nothing(weights: Weights) -> tuple[()]:
+    return ()
+
+
+# --- theorems ------------------------------------------------------------------------------------
+
+
+def _of_theorems(
+    objective: Objective, starts: Weights, criterion: Criterion
+) -> Iterator[Prediction]:
+    for theorem in (StabilityLimit(), LinearRate(), LargerSteps(), DescentConverges()):
+        predicts = isinstance(theorem, StabilityLimit)
+        question = Question.PREDICTED_RATE if predicts else Question.LEARNING_RATE
+        rates, reasons = [], []
+        for start in _each(starts):
+            certificate = theorem.check(
+                Case(objective, start, target_loss=criterion.target(objective(start)))
+            )
+            given = [float(a.value) for a in certificate.answers if a.question is question]
+            rates.append(max(given, default=np.nan))
+            failure = certificate.first_failure
+            reasons.append("" if given or failure is None else failure.statement)
+        values = np.asarray(rates)
+        yield Prediction(
+            theorem.reference,
+            "stability at a balanced minimiser" if predicts else "proven to train up to it",
+            values,
+            "" if np.isfinite(values).any() else f"It needs: {reasons[0]}.",
+        )

@@ -1,0 +1,18 @@
+"""Experiments: settings, validated; as TOML; what is built from them; and how they are done.
+
+An `Experiment` is data: what can be done with it are functions. `files` reads and writes it,
+`building` makes an objective, a start and a case of it, `performance` runs it.
+"""
+
+from thalweg.experiment.building import case as case
+from thalweg.experiment.building import objective as objective
+from thalweg.experiment.building import start as start
+from thalweg.experiment.files import changed as changed
+from thalweg.experiment.files import from_toml as from_toml
+from thalweg.experiment.files import from_values as from_values
+from thalweg.experiment.files import moved as moved
+from thalweg.experiment.files import read as read
+from thalweg.experiment.files import to_toml as to_toml
+from thalweg.experiment.performance import STAGES as STAGES
+from thalweg.experiment.performance import perform as perform
+from thalweg.experiment.settings import Experiment as Experiment

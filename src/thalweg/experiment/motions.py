@@ -1,0 +1,129 @@
+"""The motions of an experiment, and their form as arrays: descent at every rate, and the flow.
+
+The flow is integrated once, at the times of all runs together, and then compared with each.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from thalweg._typing import Weights
+from thalweg.dynamics import AbstractTrajectory, Descent, Flow, FlowError, descend, flow
+from thalweg.experiment.pieces import Arrays
+from thalweg.experiment.settings import FlowSettings, Training
+from thalweg.objective import Objective
+
+Times = Float[np.ndarray, " times"]
+
+_MOST_STEPS = 100_000
+_OF_A_RUN = ("learning_rate", "steps", "times", "loss", "divergence_step")
+_OF_A_FLOW = (
+    "times", "loss", "error", "steady_at", "gradient_evaluations", "hvp_evaluations",
+    "hessian_evaluations", "companion_evaluations",
+)  # fmt: skip
+_SAME = 1e-12  # of the horizon: times that differ by rounding alone
+
+
+def descent_arrays(
+    objective: Objective, weights: Weights, training: Training, rate: float, progress: Any
+) -> Arrays:
+    """One run of descent."""
+    run = descend(
+        objective,
+        weights,
+        learning_rate=rate,
+        steps=training.steps_at(rate),
+        record_every=training.record_every(rate),
+        progress=lambda done, total: progress(done / total),
+    )
+    named = {name: np.asarray(getattr(run, name)) for name in _OF_A_RUN}
+    return named | _numbered("weights", run.weights) | _numbered("final", run.final)
+
+
+def descent_from(arrays: Arrays, objective: Objective) -> Descent:
+    """The run that these arrays describe."""
+    return Descent(
+        objective=objective,
+        weights=_tuple(arrays, "weights"),
+        observed=None,
+        _final=_tuple(arrays, "final"),
+        **{name: arrays[name] for name in _OF_A_RUN},
+    )
+
+
+def flow_arrays(
+    objective: Objective, weights: Weights, settings: FlowSettings, runs: Sequence[Descent]
+) -> Arrays:
+    """The flow at the times of all runs, or the reason why there is none."""
+    try:
+        exact = flow(
+            objective,
+            weights,
+            times=_together([run.times for run in runs]),
+            rtol=settings.rtol,
+            atol=settings.atol,
+            method=settings.method,
+            max_steps=_MOST_STEPS,
+        )
+    except FlowError as error:
+        return {"reason": np.asarray(str(error))}
+    named = {name: np.asarray(getattr(exact, name)) for name in (*_OF_A_FLOW, "method")}
+    return named | _numbered("weights", exact.weights)
+
+
+def flow_from(
+    arrays: Arrays, objective: Objective, weights: Weights, settings: FlowSettings
+) -> Flow | None:
+    """The flow that these arrays describe; None where it could not be followed."""
+    if "reason" in arrays:
+        return None
+    return Flow(
+        objective=objective,
+        weights=_tuple(arrays, "weights"),
+        start=tuple(np.asarray(array) for array in weights),
+        rtol=settings.rtol,
+        atol=settings.atol,
+        method=str(arrays["method"]),
+        steady=None,
+        _asked=settings.method,
+        _max_steps=_MOST_STEPS,
+        **{name: arrays[name] for name in _OF_A_FLOW},
+    )
+
+
+def flow_at(exact: Flow, times: Times) -> Flow:
+    """The flow at times among those that it was recorded at; nothing is integrated again."""
+    index = np.clip(np.searchsorted(exact.times, times), 1, exact.times.size - 1)
+    index -= times - exact.times[index - 1] < exact.times[index] - times
+    chosen = tuple(np.take(array, index, axis=0) for array in exact.weights)
+    return eqx.tree_at(
+        lambda each: (each.times, each.weights, each.loss, each.error),
+        exact,
+        (times, chosen, exact.loss[index], exact.error[index]),
+    )
+
+
+def some_records(motion: AbstractTrajectory, count: int | None) -> np.ndarray:
+    """The numbers of so many records, evenly spread over a motion; of all of them if None."""
+    every = motion.times.size
+    if count is None or count >= every:
+        return np.arange(every)
+    return np.unique(np.linspace(0, every - 1, count).round().astype(int))
+
+
+def _together(times: Sequence[np.ndarray]) -> np.ndarray:
+    """The times of all runs in order, those that are the same but for rounding once."""
+    ordered = np.unique(np.concatenate(times))
+    return ordered[np.diff(ordered, prepend=-np.inf) > _SAME * ordered[-1]]
+
+
+def _numbered(name: str, arrays: tuple[Any, ...]) -> Arrays:
+    return {f"{name}_{number}": np.asarray(array) for number, array in enumerate(arrays)}
+
+
+def _tuple(arrays: Arrays, name: str) -> tuple[np.ndarray, ...]:
+    count = sum(each.startswith(f"{name}_") for each in arrays)
+    return tuple(arrays[f"{name}_{number}"] for number in range(count))

@@ -1,0 +1,244 @@
+"""The main job: descent at several learning rates next to the flow, and all that is measured.
+
+Work goes stage by stage, and every finished piece of a stage may be kept (`pieces`). A run is
+recorded at its own steps; one with fewer records than the others is padded with NaN, and so is
+whatever could not be measured: the reason then stands in an attribute.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import xarray as xr
+
+from thalweg._checks import InputError
+from thalweg._typing import Weights
+from thalweg.curvature import spectrum_along
+from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
+from thalweg.experiment import building, quantities
+from thalweg.experiment.certificates import as_plain, strongest
+from thalweg.experiment.files import to_toml
+from thalweg.experiment.motions import (
+    descent_arrays,
+    descent_from,
+    flow_arrays,
+    flow_at,
+    flow_from,
+    some_records,
+)
+from thalweg.experiment.pieces import Arrays, Pieces
+from thalweg.experiment.results import Measurements, assemble
+from thalweg.experiment.settings import Experiment, Output
+from thalweg.objective import Objective
+from thalweg.theorems import Question, certify_case
+from thalweg.theorems.measured import measure
+from thalweg.tubes import tube
+
+Progress = Callable[[str, float], None]
+STAGES = ("descent", "flow", "tube", "spectrum", "balance", "certificates")
+"""What `perform` does, in this order."""
+
+_LARGE = 4000  # weights; above, one end of the spectrum takes seconds at every record
+_FEW = 20  # records at which it is then measured
+_COMPARED = (
+    1000  # weights up to which promises are compared with the run, which takes spectra again
+)
+
+
+def perform(
+    experiment: Experiment,
+    folder: Path | None = None,
+    progress: Progress = lambda stage, share: None,
+    *,
+    kept_in: Path | None = None,
+) -> xr.Dataset:
+    """Run the experiment: loss, distance to the flow and curvature of every run, over time.
+
+    Args:
+        experiment: what is run.
+        folder: where relative paths of data start; the current folder if not given.
+        progress: called with a stage's name and how much of it is done.
+        kept_in: a folder where finished pieces are kept until `pieces.forget`; work that was
+            interrupted goes on from there, and comes to the same results.
+    """
+    objective = building.objective(experiment, folder)
+    weights = building.start(experiment, objective)
+    settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))
+    pieces = Pieces(kept_in, settings, jax.tree.leaves(objective), weights)
+    return _Work(experiment, objective, weights, pieces, progress).results()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """An experiment while it is being done."""
+
+    experiment: Experiment
+    objective: Objective
+    weights: Weights
+    pieces: Pieces
+    progress: Progress
+
+    def results(self) -> xr.Dataset:
+        """All stages, then all that they found in one dataset."""
+        runs = self.descent()
+        exact, no_flow = self.flow(runs)
+        tubes, no_tube = self.tubes(runs)
+        motions: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
+        found = Measurements(
+            runs=runs,
+            flow=exact,
+            distances=[self.distance(run, exact) for run in runs],
+            tubes=tubes,
+            spectra=self.spectra(motions),
+            quantities=self.balance(motions),
+            certificates=self.certificates(runs[0], exact),
+            theory=quantities.theory(self.objective),
+            minimum=quantities.minimum(self.objective),
+            reasons={"no_flow": no_flow, "no_tube": no_tube},
+        )
+        return assemble(self.experiment, self.objective, found, self.pieces.seconds)
+
+    def descent(self) -> list[Descent]:
+        """One run per learning rate."""
+        training, runs = self.experiment.training, []
+        for number, rate in enumerate(training.learning_rate):
+
+            def report(share: float, number: int = number) -> None:
+                self.progress("descent", (number + share) / len(training.learning_rate))
+
+            def descend(rate: float = rate, report: Callable[[float], None] = report) -> Arrays:
+                return descent_arrays(self.objective, self.weights, training, rate, report)
+
+            runs.append(descent_from(self._piece("descent", number, descend), self.objective))
+            report(1.0)
+        return runs
+
+    def flow(self, runs: list[Descent]) -> tuple[Flow | None, str]:
+        """The flow, or why there is none."""
+        settings = self.experiment.flow
+        self.progress("flow", 0.0)
+        if not settings.enabled:
+            self.progress("flow", 1.0)
+            return None, "The flow was not asked for (flow.enabled = false)."
+        arrays = self._piece(
+            "flow", 0, lambda: flow_arrays(self.objective, self.weights, settings, runs)
+        )
+        self.progress("flow", 1.0)
+        found = flow_from(arrays, self.objective, self.weights, settings)
+        return found, "" if found is not None else str(arrays["reason"])
+
+    def tubes(self, runs: list[Descent]) -> tuple[list[Arrays], str]:
+        """What each run proves of its distance from the flow, or why nothing is proven."""
+        kind, tubes, reason = self.experiment.flow.tube, [], ""
+        if kind == "off":
+            self.progress("tube", 1.0)
+            return [{} for _ in runs], 'No tube was asked for (flow.tube = "off").'
+        for number, run in enumerate(runs):
+            self.progress("tube", number / len(runs))
+            arrays = self._piece("tube", number, lambda run=run: _tube_arrays(run, kind))
+            reason = reason or str(arrays.get("reason", ""))
+            tubes.append(arrays)
+        self.progress("tube", 1.0)
+        return tubes, reason
+
+    def spectra(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
+        """Both ends of the spectrum along each motion."""
+        settings, found = self.experiment.curvature, []
+        if not settings.enabled:
+            self.progress("spectrum", 1.0)
+            return [{} for _ in motions]
+        records = settings.records
+        if records is None and self.objective.network.size > _LARGE:
+            records = _FEW
+        for number, motion in enumerate(motions):
+            self.progress("spectrum", number / len(motions))
+            found.append(
+                self._piece(
+                    "spectrum",
+                    number,
+                    lambda motion=motion: _spectrum_arrays(motion, records, settings.tolerance),
+                )
+            )
+        self.progress("spectrum", 1.0)
+        return found
+
+    def balance(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
+        """All that is measured at every record and costs little."""
+        found = []
+        for number, motion in enumerate(motions):
+            self.progress("balance", number / len(motions))
+            found.append(
+                self._piece("balance", number, lambda motion=motion: quantities.along(motion))
+            )
+        self.progress("balance", 1.0)
+        return found
+
+    def certificates(self, run: Descent, exact: Flow | None) -> dict[str, str | float]:
+        """Which guarantees hold for the first learning rate, as text, and what they bound."""
+        self.progress("certificates", 0.0)
+        found: dict[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
+        if self.experiment.certificates.enabled:
+            arrays = self._piece("certificates", 0, lambda: self._certify(run, exact))
+            found = {
+                "text": str(arrays["text"]),
+                "greatest_sharpness": float(arrays["greatest_sharpness"]),
+            }
+        self.progress("certificates", 1.0)
+        return found
+
+    def _certify(self, run: Descent, exact: Flow | None) -> Arrays:
+        case = building.case_of(self.experiment, self.objective, self.weights)
+        small = self.objective.network.size <= _COMPARED
+        if run.diverged_at is None and exact is not None and small:  # NaN keeps no promise
+            case = replace(case, run=run, flow=flow_at(exact, run.times))
+        found = certify_case(case)
+        return {
+            "text": np.asarray(json.dumps(as_plain(found, measure(case)))),
+            "greatest_sharpness": np.asarray(strongest(found, Question.GREATEST_SHARPNESS)),
+        }
+
+    def distance(self, run: Descent, exact: Flow | None) -> np.ndarray:
+        """From a run to the flow, at the run's records."""
+        if exact is None:
+            return np.full(run.times.shape, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
+            return distance(run, flow_at(exact, run.times))
+
+    def _piece(self, stage: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
+        return self.pieces.get(f"{stage}-{number}", compute)
+
+
+def _spectrum_arrays(motion: AbstractTrajectory, records: int | None, tolerance: float) -> Arrays:
+    """Both ends with their errors; NaN at records that were left out."""
+    chosen = some_records(motion, records)
+    points = tuple(np.take(array, chosen, axis=0) for array in motion.weights)
+    path = spectrum_along(motion.objective, points, tolerance=tolerance)
+    names = {
+        "sharpness": path.largest,
+        "sharpness_error": path.largest_error,
+        "smallest_eigenvalue": path.smallest,
+        "smallest_eigenvalue_error": path.smallest_error,
+    }
+    found = {}
+    for name, values in names.items():
+        found[name] = np.full(motion.times.shape, np.nan)
+        found[name][chosen] = values
+    return found
+
+
+def _tube_arrays(run: Descent, curvature: str) -> Arrays:
+    """What is proven at every record, or the reason why nothing is."""
+    try:
+        proven = tube(run, curvature=curvature)
+    except InputError as error:
+        return {"reason": np.asarray(str(error))}
+    return {
+        "distance_lower": proven.lower,
+        "distance_upper": proven.upper,
+        "flow_loss_lower": proven.loss_lower,
+        "flow_loss_upper": proven.loss_upper,
+        "forever": np.asarray(np.nan if proven.forever is None else proven.forever),
+    }

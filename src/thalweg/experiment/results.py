@@ -1,0 +1,185 @@
+"""One dataset for all that an experiment found, with its settings and how it was made."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from thalweg.dynamics import Descent, Flow
+from thalweg.experiment.files import to_toml
+from thalweg.experiment.pieces import Arrays
+from thalweg.experiment.settings import Experiment
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.storage import provenance
+
+KIND = "run"
+"""What the attribute `kind` of such a dataset says."""
+
+_MEASURED = (
+    "excess", "imbalance", "alignment", "accuracy", "sharpness", "sharpness_error",
+    "smallest_eigenvalue", "smallest_eigenvalue_error",
+)  # fmt: skip
+_PROVEN = ("distance_lower", "distance_upper", "flow_loss_lower", "flow_loss_upper")
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What the stages found: lists go by motion, the runs first and the flow, if any, last."""
+
+    runs: list[Descent]
+    flow: Flow | None
+    distances: list[np.ndarray]
+    tubes: list[Arrays]
+    spectra: list[Arrays]
+    quantities: list[Arrays]
+    certificates: dict[str, str | float]
+    theory: dict[str, float]
+    minimum: float
+    reasons: dict[str, str]
+
+
+def assemble(
+    experiment: Experiment, objective: Objective, found: Measurements, seconds: float
+) -> xr.Dataset:
+    """The dataset; runs over (learning_rate, record), the flow over flow_time."""
+    variables: dict[str, Any] = {
+        **_of_runs(found),
+        **_of_tubes(found),
+        **_of_flow(found),
+        "minimum": found.minimum,
+        "greatest_sharpness": float(found.certificates["greatest_sharpness"]),
+        **found.theory,
+    }
+    coordinates: dict[str, Any] = {"learning_rate": list(experiment.training.learning_rate)}
+    if found.flow is not None:
+        coordinates["flow_time"] = found.flow.times
+    return xr.Dataset(
+        variables,
+        coords=coordinates,
+        attrs={
+            "kind": KIND,
+            "title": experiment.title,
+            "experiment": to_toml(experiment),
+            **_description(objective),
+            "certificates": str(found.certificates["text"]),
+            **found.reasons,
+            **_of_the_flow(found.flow),
+            **_circumstances(),
+            "seconds": seconds,
+        },
+    )
+
+
+def _of_runs(found: Measurements) -> dict[str, Any]:
+    runs, by_run = found.runs, ("learning_rate", "record")
+    variables: dict[str, Any] = {
+        "step": (by_run, _padded([run.steps.astype(float) for run in runs])),
+        "time": (by_run, _padded([run.times for run in runs])),
+        "loss": (by_run, _padded([run.loss for run in runs])),
+        "distance": (by_run, _padded(found.distances)),
+        "diverged_at": (
+            "learning_rate",
+            [np.nan if run.diverged_at is None else float(run.diverged_at) for run in runs],
+        ),
+    }
+    merged = [low | high for low, high in zip(found.quantities, found.spectra, strict=True)]
+    for name in _MEASURED:
+        if name in merged[0]:
+            variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
+            if found.flow is not None:
+                variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
+    return variables
+
+
+def _of_tubes(found: Measurements) -> dict[str, Any]:
+    """What is proven: between zero and infinity where there is no tube."""
+    pairs = list(zip(found.runs, found.tubes, strict=True))
+    variables: dict[str, Any] = {}
+    for name in _PROVEN:
+        unknown = 0.0 if name.endswith("lower") else np.inf
+        rows = [each.get(name, np.full(run.times.size, unknown)) for run, each in pairs]
+        variables[name] = (("learning_rate", "record"), _padded(rows))
+    return variables | {
+        "proven_until": ("learning_rate", [_proven_until(run, each) for run, each in pairs]),
+        "proven_forever": (
+            "learning_rate",
+            [float(each.get("forever", np.nan)) for each in found.tubes],
+        ),
+    }
+
+
+def _of_flow(found: Measurements) -> dict[str, Any]:
+    if found.flow is None:
+        return {}
+    return {
+        "flow_loss": ("flow_time", found.flow.loss),
+        "flow_error": ("flow_time", found.flow.error),
+    }
+
+
+def _proven_until(run: Descent, proven: Arrays) -> float:
+    """The last recorded time at which a tube is finite."""
+    if "distance_upper" not in proven:
+        return 0.0
+    return float(run.times[np.isfinite(proven["distance_upper"])][-1])
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    longest = max(row.size for row in rows)
+    return np.stack([np.pad(row, (0, longest - row.size), constant_values=np.nan) for row in rows])
+
+
+# --- attributes ----------------------------------------------------------------------------------
+
+
+def _description(objective: Objective) -> dict[str, Any]:
+    """What was built, for readers of the report."""
+    network, problem = objective.network, objective.problem
+    return {
+        "network": "linear" if isinstance(network, LinearNetwork) else "homogeneous",
+        "depth": len(network.shapes),
+        "weights": int(network.size),
+        "problem": type(problem).__name__,
+        "loss_name": str(getattr(problem, "loss", "square")),
+        "samples": int(problem.inputs.shape[0]),
+        "features": int(problem.shape[1]),
+        "outputs": int(problem.shape[0]),
+    }
+
+
+def _of_the_flow(exact: Flow | None) -> dict[str, Any]:
+    if exact is None:
+        return {}
+    return {
+        "flow_method": exact.method,
+        "flow_gradient_evaluations": int(exact.gradient_evaluations),
+    }
+
+
+def _circumstances() -> dict[str, Any]:
+    """Versions, machine and commit; nothing that tells where on a disk things were."""
+    commit = _commit()
+    return {
+        **provenance(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        **({"commit": commit} if commit else {}),
+    }
+
+
+def _commit() -> str:
+    """The commit of the repository that the command was called in, if it was in one."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()

@@ -1,0 +1,388 @@
+"""What an experiment is: data, network, start, training, and what is measured; all validated.
+
+`Experiment` is the same object in Python and in a TOML file: a table per part, every field with a
+default. Each description below is also the comment that `thalweg init` writes beside the field.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _one_or_many(value: Any) -> Any:
+    return _as_tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _gaussian_by_default(name: str) -> BeforeValidator:
+    """A table that does not say which kind it is, is gaussian."""
+
+    def complete(value: Any) -> Any:
+        return {name: "gaussian", **value} if isinstance(value, dict) else value
+
+    return BeforeValidator(complete)
+
+
+Many = BeforeValidator(_as_tuple)
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Settings(BaseModel):
+    """A part of an experiment: frozen, without unknown fields, infinities or silent conversions."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+# --- data ----------------------------------------------------------------------------------------
+
+
+class GaussianData(Settings):
+    """Gaussian inputs, a Gaussian teacher and noise, scaled so that the solution has norm one."""
+
+    source: Literal["gaussian"] = "gaussian"
+    """where the data come from"""
+    samples: Count = 50
+    """how many samples"""
+    features: Count = 5
+    """how many inputs each has"""
+    noise: NotNegative = 1.0
+    """deviation of the noise on the targets"""
+    white: bool = False
+    """whiten the inputs"""
+    seed: Seed = 0
+    """what the data are drawn with"""
+
+
+class ConditionedData(Settings):
+    """Inputs whose second moment has a chosen condition number."""
+
+    source: Literal["conditioned"] = "conditioned"
+    """where the data come from"""
+    samples: Count = 50
+    """how many samples"""
+    features: Count = 5
+    """how many inputs each has"""
+    outputs: Count = 1
+    """how many targets each has"""
+    condition: Annotated[float, Field(ge=1)] = 100.0
+    """largest over smallest eigenvalue of the second moment"""
+    noise: NotNegative = 0.0
+    """deviation of the noise on the targets"""
+    seed: Seed = 0
+    """what the data are drawn with"""
+
+
+class TargetData(Settings):
+    """No samples: the network's product is to become a matrix, 1/2 |W - target|^2."""
+
+    source: Literal["target"] = "target"
+    """where the data come from"""
+    matrix: Annotated[tuple[Annotated[tuple[float, ...], Many], ...], Many] = ((1.0, 0.0, 0.0),)
+    """the rows of the target, one per output"""
+
+
+class TableData(Settings):
+    """A small set of real measurements that ships with scikit-learn."""
+
+    source: Literal["diabetes", "linnerud"]
+    """which of them"""
+    standardise: bool = True
+    """bring every column to mean zero and deviation one"""
+    white: bool = False
+    """whiten the inputs"""
+
+
+class CsvData(Settings):
+    """A table of your own, with a line of column names."""
+
+    source: Literal["csv"] = "csv"
+    """where the data come from"""
+    path: str
+    """the file; from the folder of the experiment file, if it is not absolute"""
+    target: Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+    """the column to be foretold, or a list of them; all others are inputs"""
+    standardise: bool = True
+    """bring every column to mean zero and deviation one"""
+    white: bool = False
+    """whiten the inputs"""
+
+
+class ImageData(Settings):
+    """Handwritten digits: "digits" ships with scikit-learn, "mnist" is read from its files."""
+
+    source: Literal["digits", "mnist"]
+    """which of them"""
+    samples: Count | None = None
+    """how many images, spread evenly over the set; all of them if not given"""
+    only: Annotated[tuple[Annotated[int, Field(ge=0, le=9)], ...], Many] | None = None
+    """only these digits, which become the classes 0, 1, ...; all ten if not given"""
+    path: str | None = None
+    """the folder of MNIST's files; THALWEG_DATA or the user's cache if not given"""
+
+    @model_validator(mode="after")
+    def _several_classes(self) -> "ImageData":
+        if self.only is not None and len(set(self.only)) < max(2, len(self.only)):
+            raise ValueError(f"must name two or more different digits in `only`, got {self.only}")
+        if self.path is not None and self.source != "mnist":
+            raise ValueError("must have no `path`: digits ship with scikit-learn")
+        return self
+
+    @property
+    def classes(self) -> int:
+        """How many digits there are to tell apart."""
+        return 10 if self.only is None else len(self.only)
+
+
+Data = Annotated[
+    GaussianData | ConditionedData | TargetData | TableData | CsvData | ImageData,
+    Field(discriminator="source"),
+    _gaussian_by_default("source"),
+]
+
+
+# --- network, loss, start ------------------------------------------------------------------------
+
+
+class NetworkSettings(Settings):
+    """How the map is made of layers."""
+
+    kind: Literal["linear", "homogeneous"] = "linear"
+    """linear, or homogeneous: fully connected with an activation of two slopes"""
+    depth: Count | None = None
+    """how many layers; 10 if neither this nor `hidden` is given"""
+    width: Count | None = None
+    """width of all hidden layers; as many as there are inputs if not given"""
+    hidden: Annotated[tuple[Count, ...], Many] | None = None
+    """widths of the hidden layers one by one, instead of `depth` and `width`"""
+    slopes: Annotated[tuple[float, float], Many] = (1.0, 0.0)
+    """slopes of the activation above and below zero; (1, 0) is ReLU"""
+    readout: bool = False
+    """square layers, then a fixed random unit vector that brings them to one output"""
+    seed: Seed = 0
+    """what the readout is drawn with"""
+
+    @model_validator(mode="after")
+    def _one_description(self) -> "NetworkSettings":
+        if self.hidden is not None and (self.depth is not None or self.width is not None):
+            raise ValueError("must give either `hidden` or `depth` and `width`, not both")
+        if self.readout and self.kind != "linear":
+            raise ValueError("must have no `readout` unless its `kind` is linear")
+        return self
+
+
+class LossSettings(Settings):
+    """What is minimised."""
+
+    kind: Literal["auto", "square", "cross_entropy", "logistic", "exponential"] = "auto"
+    """square for real targets and cross_entropy for labels, if auto"""
+    scale: Positive = 1.0
+    """factor of the mean square: 1 in marion2024, 0.5 in arora2019 and elkabetz2021"""
+    weight_decay: NotNegative = 0.0
+    """adds this times half the squared norm of the weights"""
+
+
+class DrawnStart(Settings):
+    """Weights drawn at random."""
+
+    kind: Literal["gaussian", "balanced", "residual"] = "gaussian"
+    """gaussian entries; balanced layers of a gaussian product; residual: near the identity"""
+    scale: NotNegative = 0.3
+    """deviation of what is drawn"""
+    zero_last_layer: bool = False
+    """set the last layer to zero"""
+    seed: Seed = 0
+    """what the weights are drawn with"""
+
+
+class CommonStart(Settings):
+    """Weights drawn as libraries do by default."""
+
+    kind: Literal["xavier_uniform", "pytorch_default"]
+    """uniform by both widths of a layer, or by its inputs alone"""
+    seed: Seed = 0
+    """what the weights are drawn with"""
+
+
+class AlignedStart(Settings):
+    """Balanced layers of one output, at an angle to the solution."""
+
+    kind: Literal["aligned"]
+    """the law of the start"""
+    norm: Positive = 0.1
+    """norm of the product of all layers"""
+    cosine: Annotated[float, Field(ge=-1, le=1)] = 0.3
+    """cosine of the angle between that product and the solution"""
+
+
+class IdentityStart(Settings):
+    """Every layer is the identity."""
+
+    kind: Literal["identity"]
+    """the law of the start"""
+
+
+Start = Annotated[
+    DrawnStart | CommonStart | AlignedStart | IdentityStart,
+    Field(discriminator="kind"),
+    _gaussian_by_default("kind"),
+]
+
+
+# --- what is done --------------------------------------------------------------------------------
+
+
+class Training(Settings):
+    """Gradient descent."""
+
+    learning_rate: Annotated[
+        tuple[Positive, ...], BeforeValidator(_one_or_many), Field(min_length=1)
+    ] = (0.02, 0.05, 0.1, 0.2)
+    """one, or a list: each is a run from the same start"""
+    time: Positive | None = None
+    """learning rate x steps, the same for all runs; 16 if neither this nor `steps` is given"""
+    steps: Count | None = None
+    """how many steps, instead of `time`"""
+    records: Count = 160
+    """how many times along a run it is recorded, at most"""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Training":
+        if len(set(self.learning_rate)) < len(self.learning_rate):
+            raise ValueError(
+                f"must have different values in `learning_rate`, got {list(self.learning_rate)}"
+            )
+        if self.time is not None and self.steps is not None:
+            raise ValueError("must give either `time` or `steps`, not both")
+        if self.steps is None and self.horizon < max(self.learning_rate):
+            raise ValueError(
+                f"must have a `time` of at least one step, got {self.horizon:g} for a "
+                f"`learning_rate` of {max(self.learning_rate):g}"
+            )
+        return self
+
+    @property
+    def horizon(self) -> float:
+        """How long the longest run is, in time."""
+        if self.steps is not None:
+            return self.steps * max(self.learning_rate)
+        return 16.0 if self.time is None else self.time
+
+    def steps_at(self, rate: float) -> int:
+        """How many steps a run with this learning rate takes."""
+        return self.steps if self.steps is not None else int(self.horizon / rate + 1e-9)
+
+    def record_every(self, rate: float) -> int:
+        """How many steps lie between two records."""
+        return max(1, -(-self.steps_at(rate) // self.records))
+
+
+class FlowSettings(Settings):
+    """The gradient flow from the same start, and the proof of its distance."""
+
+    enabled: bool = True
+    """integrate the flow"""
+    rtol: Annotated[float, Field(ge=1e-12, lt=1)] = 1e-8
+    """relative tolerance"""
+    atol: Positive = 1e-10
+    """absolute tolerance"""
+    method: Literal["auto", "explicit", "implicit", "chebyshev"] = "auto"
+    """how it is integrated; auto chooses by stiffness and size"""
+    tube: Literal["auto", "exact", "norms", "off"] = "auto"
+    """prove the distance from descent to flow: by exact eigenvalues, by norms, or not at all"""
+
+
+class CurvatureSettings(Settings):
+    """Both ends of the Hessian's spectrum along every run."""
+
+    enabled: bool = True
+    """measure them"""
+    tolerance: Positive = 1e-6
+    """error asked for, as a part of the spectral norm"""
+    records: Count | None = None
+    """at how many records of a run; all, or 20 above 4000 weights, if not given"""
+
+
+class CertificateSettings(Settings):
+    """Which published guarantees hold here."""
+
+    enabled: bool = True
+    """check them"""
+    target_loss: float | None = None
+    """loss to be reached; what leaves a hundredth of the start's excess if not given"""
+    radius: Positive = 0.01
+    """how near descent is to stay to the flow"""
+
+
+class Output(Settings):
+    """Where results go."""
+
+    folder: str = "thalweg-run"
+    """folder of the report; from where the command is called, if it is not absolute"""
+
+
+class SweepSettings(Settings):
+    """What is kept of every run of a sweep; its grids are the tables [[sweep]]."""
+
+    records: Count = 64
+    """how many times along a run its loss is recorded, at most"""
+    spectrum_at_records: bool = False
+    """measure both ends of the spectrum at every record, not only at the start and the end"""
+
+
+Grid = dict[str, Any]
+"""The values of each field, as they are written; `grid` reads them."""
+
+
+class Experiment(Settings):
+    """All of an experiment. Without any settings: the set-up of marion2024, depth 10."""
+
+    title: str = ""
+    """what the report is called"""
+    data: Data = Field(default_factory=GaussianData)
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    loss: LossSettings = Field(default_factory=LossSettings)
+    start: Start = Field(default_factory=DrawnStart)
+    training: Training = Field(default_factory=Training)
+    flow: FlowSettings = Field(default_factory=FlowSettings)
+    curvature: CurvatureSettings = Field(default_factory=CurvatureSettings)
+    certificates: CertificateSettings = Field(default_factory=CertificateSettings)
+    output: Output = Field(default_factory=Output)
+    sweeping: SweepSettings = Field(default_factory=SweepSettings)
+    sweep: Annotated[tuple[Grid, ...], Many] = ()
+    """grids of values, one table [[sweep]] per grid"""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Experiment":
+        kind, network = self.start.kind, self.network
+        classes = self.data.classes if isinstance(self.data, ImageData) else None
+        if kind == "residual" and (network.kind != "linear" or not network.readout):
+            raise ValueError(
+                "a residual `start` needs a linear network with `network.readout = true`"
+            )
+        if kind in ("balanced", "aligned") and network.kind != "linear":
+            raise ValueError(
+                f'the {kind} `start` needs a linear network; set network.kind = "linear"'
+            )
+        if classes is None and self.loss.kind not in ("auto", "square"):
+            raise ValueError(
+                f"the {self.loss.kind} `loss` needs labels, but `data` has real targets; "
+                'set loss.kind = "square"'
+            )
+        if classes not in (None, 2) and self.loss.kind in ("logistic", "exponential"):
+            raise ValueError(
+                f"the {self.loss.kind} `loss` needs two classes, but `data` has {classes}; "
+                "name two digits in `data.only`"
+            )
+        if isinstance(self.data, TargetData) and self.network.kind != "linear":
+            raise ValueError(
+                'the "target" `data` need a linear network; set network.kind = "linear"'
+            )
+        return self

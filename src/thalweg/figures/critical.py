@@ -1,0 +1,115 @@
+"""The largest learning rate that trains, over depth, with what theory says about it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from thalweg._checks import InputError
+from thalweg.figures.style import PALETTE, STYLE
+
+Found = Mapping[str, Any]
+"""A depth, and what `CriticalLearningRate.to_dict` says there."""
+
+_LINES = {
+    "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
+    "2 / stronger bound": (PALETTE[3], "-"),
+    "2 / S0": (PALETTE[2], (0, (5, 1.5))),
+    "2 / small-start bound": (PALETTE[4], (0, (3, 1.2, 1, 1.2))),
+    "2 / sharpness of the limit": (PALETTE[1], "-"),
+    "2 / sharpness at the start": (PALETTE[0], "-"),
+    "arora2019:thm1": ("0.5", (0, (1, 1.2))),
+    "arora2019:cor-cert2": ("0.5", "-"),
+}
+_MARKERS = (("o", "0.1"), ("s", "0.55"), ("^", "0.75"))
+
+
+def critical_over_depth(panels: Mapping[str, Sequence[Found]]) -> Figure:
+    """Learning rate x depth over depth: what falls like 1 / depth is level.
+
+    Args:
+        panels: what was found, under the title of the panel that it belongs to. Measurements with
+            different criteria are drawn apart.
+    """
+    if not panels or not all(panels.values()):
+        raise InputError("`panels` must hold at least one measurement each.")
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            1, len(panels), figsize=(1.4 + 4.1 * len(panels), 4.9), sharey=True, squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        for place, (title, found) in zip(axes[0], panels.items(), strict=True):
+            _draw_measured(place, found)
+            _draw_predictions(place, found)
+            _finish(place, title, found)
+        axes[0, 0].set_ylim(*_range(found for panel in panels.values() for found in panel))
+        axes[0, 0].set_ylabel(r"learning rate $\times$ depth")
+        handles: dict[str, Any] = {}
+        for place in axes[0]:
+            handles |= dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
+        labels = sorted(handles, key=lambda label: not label.startswith("measured"))
+        figure.legend(
+            [handles[label] for label in labels], labels, loc="outside lower center", fontsize=8.5,
+            ncols=2 if len(panels) > 1 else 1, handlelength=2.4,
+            title="points: the middle start, bars: all starts", title_fontsize=8.5,
+        )  # fmt: skip
+    return figure
+
+
+def _draw_predictions(axes: Axes, found: Sequence[Found]) -> None:
+    for name, (colour, dashes) in _LINES.items():
+        known = {
+            each["depth"]: prediction["rate"] * each["depth"]
+            for each in found
+            for prediction in each["predictions"]
+            if prediction["name"] == name and prediction["rate"]
+        }
+        if known:
+            depths = np.array(sorted(known))
+            rates = np.array([known[depth] for depth in depths])
+            marker = "" if len(depths) > 1 else "_"
+            axes.plot(depths, rates, color=colour, linestyle=dashes, marker=marker, label=name)
+
+
+def _draw_measured(axes: Axes, found: Sequence[Found]) -> None:
+    criteria = list(dict.fromkeys(each["criterion"] for each in found))
+    for number, criterion in enumerate(criteria):
+        marker, colour = _MARKERS[number % len(_MARKERS)]
+        own = [each for each in found if each["criterion"] == criterion and each["lower"] > 0]
+        own = [each for each in own if each["upper"] is not None]
+        if not own:
+            continue
+        depths = np.array([each["depth"] for each in own])
+        middle = np.array([np.sqrt(each["lower"] * each["upper"]) for each in own]) * depths
+        low = np.array([min(each["lowers"]) for each in own]) * depths
+        high = np.array([max(u or 0.0 for u in each["uppers"]) for each in own]) * depths
+        axes.errorbar(
+            depths * 1.035**number, middle, np.maximum([middle - low, high - middle], 0),
+            fmt=marker, color=colour, markersize=5, capsize=2.5, linewidth=1.1, zorder=5 - number,
+            label=f"measured: {criterion}",
+        )  # fmt: skip
+
+
+def _range(found: Iterable[Found]) -> tuple[float, float]:
+    """Around what was measured; predictions may be many orders away."""
+    known = [each for each in found if each["lower"] > 0 and each["upper"] is not None]
+    middle = [each["depth"] * each["lower"] for each in known] or [1.0]
+    return min(middle) / 5, max(middle) * 3
+
+
+def _finish(axes: Axes, title: str, found: Sequence[Found]) -> None:
+    axes.set_title(title)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    depths = sorted({each["depth"] for each in found})
+    axes.set_xticks(depths, [str(depth) for depth in depths])
+    axes.minorticks_off()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_xlabel("depth")
+    axes.set_xlim(depths[0] / 1.15, depths[-1] * 1.15)

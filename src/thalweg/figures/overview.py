@@ -1,0 +1,76 @@
+"""Descent next to the flow in one picture: loss, sharpness and distance over time."""
+
+import matplotlib.pyplot as plt
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from thalweg.figures.balance import draw_alignment, draw_balance
+from thalweg.figures.curves import Draw, handles_of_runs, picture, time_axis
+from thalweg.figures.distance import draw_distance
+from thalweg.figures.loss import draw_loss
+from thalweg.figures.spectrum import draw_sharpness, draw_smallest
+from thalweg.figures.style import STYLE
+
+
+def pictures(results: xr.Dataset) -> dict[str, Figure]:
+    """Every picture that these results have the numbers for, one panel each."""
+    return {name: picture(results, draw) for name, draw in _drawn(results).items()}
+
+
+def overview(results: xr.Dataset) -> Figure:
+    """Loss, sharpness and distance below each other, on one axis of time."""
+    drawn = _drawn(results)
+    chosen = [drawn[name] for name in ("loss", "sharpness", "distance") if name in drawn]
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            len(chosen), 1, figsize=(7.2, 0.8 + 2.6 * len(chosen)), sharex=True,
+            layout="constrained", squeeze=False,
+        )  # fmt: skip
+        handles = handles_of_runs(results)
+        for axes, draw in zip(panels[:, 0], chosen, strict=True):
+            draw(axes, results)
+            _small_legend(axes)
+        time_axis(panels[-1, 0], results)
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
+        figure.suptitle(_headline(results), fontsize=10.5, x=0.01, ha="left")
+    return figure
+
+
+def _drawn(results: xr.Dataset) -> dict[str, Draw]:
+    """By name, in the order of a report; without those that have nothing to show."""
+    known: dict[str, tuple[str, Draw]] = {
+        "loss": ("loss", draw_loss),
+        "distance": ("distance", draw_distance),
+        "sharpness": ("sharpness", draw_sharpness),
+        "smallest": ("smallest_eigenvalue", draw_smallest),
+        "balance": ("imbalance", draw_balance),
+        "alignment": ("alignment", draw_alignment),
+    }
+    proven = bool((results.proven_until > 0).any())
+    return {
+        name: draw
+        for name, (variable, draw) in known.items()
+        if variable in results
+        and (bool(results[variable].notnull().any()) or (name == "distance" and proven))
+        and not (name == "balance" and results.attrs["depth"] == 1)
+    }
+
+
+def _small_legend(axes: Axes) -> None:
+    """What a panel shows besides the runs."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
+
+
+def _headline(results: xr.Dataset) -> str:
+    facts = results.attrs
+    data = (
+        f"a target of {facts['outputs']} x {facts['features']}"
+        if facts["problem"] == "TargetMatrix"
+        else f"{facts['samples']} samples with {facts['features']} features"
+    )
+    return (
+        "Gradient descent next to the gradient flow, from one start\n"
+        f"{facts['network']} network of depth {facts['depth']} on {data}"
+    )

@@ -1,0 +1,57 @@
+"""Both ends of the Hessian's spectrum, against the edge of stability and what theory allows."""
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+
+from thalweg.figures.curves import EDGE_LINE, finite, flow_line, line, log_axis, runs
+
+_FAR = 30  # an edge this many times above all that was measured would flatten the rest
+
+
+def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
+    """The largest eigenvalue; where it exceeds 2/eta, descent is unstable."""
+    axes.set_title("Sharpness: the largest Hessian eigenvalue")
+    values = finite(results, "sharpness")
+    highest = values.max(initial=1e-12)
+    top = highest
+    for rate, colour, run in runs(results):
+        line(axes, run.time, run.sharpness, color=colour)
+        if 2 / rate <= _FAR * highest:
+            axes.axhline(2 / rate, color=colour, **EDGE_LINE)
+            top = max(top, 2 / rate)
+    flow_line(axes, results, "sharpness")
+    axes.plot([], [], color="0.4", label=r"edge, 2/$\eta$", **EDGE_LINE)
+    _draw_theory(axes, results)
+    positive = values[values > 0]
+    least = float(results.least_sharpness)
+    low = min(positive.min(initial=highest), least if least > 0 else np.inf)
+    log_axis(axes, max(low / 1.5, top * 1e-4), 2 * top)
+    axes.set_ylabel(r"$\lambda_{\max}$ (loss / weight$^2$)")
+
+
+def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
+    """The smallest eigenvalue; below zero the loss is not convex."""
+    axes.set_title("The smallest Hessian eigenvalue")
+    axes.axhline(0, color="0.7", linewidth=0.8)
+    for _, colour, run in runs(results):
+        line(axes, run.time, run.smallest_eigenvalue, color=colour)
+    flow_line(axes, results, "smallest_eigenvalue")
+    values = finite(results, "smallest_eigenvalue")
+    low, high = values.min(initial=0.0), values.max(initial=0.0)
+    room = 0.08 * max(high - low, 1e-12)
+    axes.set_ylim(low - room, high + room)
+    axes.set_ylabel(r"$\lambda_{\min}$ (loss / weight$^2$)")
+
+
+def _draw_theory(axes: Axes, results: xr.Dataset) -> None:
+    """Where minimisers can be, and those that this start may lead to."""
+    least, greatest = float(results.least_sharpness), float(results.greatest_sharpness)
+    if not least > 0:
+        return
+    if greatest == greatest:
+        axes.axhspan(
+            least, greatest, color="0.5", alpha=0.2, linewidth=0, label="theory's interval"
+        )
+    else:
+        axes.axhspan(1e-12, least, color="0.5", alpha=0.2, linewidth=0, label="no minimiser")

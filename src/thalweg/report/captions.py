@@ -1,0 +1,170 @@
+"""A sentence or two for every picture, written from its data."""
+
+import numpy as np
+import xarray as xr
+
+from thalweg.report.summary import summary
+from thalweg.report.wording import by_rate, each_run, number, rates_of
+
+_ROUGHLY = 1e-3  # relative: differences below this are not worth a word
+
+
+def captions(results: xr.Dataset) -> dict[str, str]:
+    """A sentence or two for each picture, by its name."""
+    return {
+        "loss": _about_loss(results),
+        "distance": _about_distance(results),
+        "sharpness": _about_sharpness(results),
+        "smallest": _about_smallest(results),
+        "balance": _about_balance(results),
+        "alignment": _about_alignment(results),
+    }
+
+
+def _about_loss(results: xr.Dataset) -> str:
+    known = bool(results.minimum.notnull())
+    what = f"Loss above its minimum {number(float(results.minimum), 4)}" if known else "Loss"
+    start = float(results.excess[0, 0])
+    ends = [
+        (row["learning_rate"], number(row["excess_loss"], 2))
+        for row in summary(results)
+        if row["outcome"] != "diverged"
+    ]
+    came = f"it comes to {by_rate(ends)}" if ends else "every run diverges"
+    text = f"{what}, against time. From {number(start)} {came}"
+    if "flow_excess" in results:
+        text += f"; the flow comes to {number(float(results.flow_excess[-1]), 2)}"
+    rising = [rate for rate, run in each_run(results) if _rises(run.excess.values)]
+    text += f". It rises on the way at {rates_of(rising)}." if rising else ". It never rises."
+    if "accuracy" in results:
+        best = float(results.accuracy.max())
+        text += f" At best {best:.1%} of the samples are told right."
+    proven = results.isel(learning_rate=int(np.argmin(results.learning_rate.values))).proven_until
+    if float(proven) > 0:
+        text += " Grey: where the flow's loss is proven to be, from the smallest step alone."
+    return text
+
+
+def _about_distance(results: xr.Dataset) -> str:
+    text = "Euclidean distance between the weights of descent and of the flow at the same time. "
+    far = [
+        (row["learning_rate"], number(row["farthest"], 2))
+        for row in summary(results)
+        if row["farthest"] is not None and row["outcome"] != "diverged"
+    ]
+    text += f"At most it is {by_rate(far)}. " if far else ""
+    if not bool((results.proven_until > 0).any()):
+        return text + (results.attrs["no_tube"] or "Nothing is proven of it beyond the start.")
+    until = [
+        (rate, number(float(run.proven_until)))
+        for rate, run in each_run(results)
+        if float(run.proven_until) > 0
+    ]
+    text += f"Bands are proven without the flow, up to time {by_rate(until)}"
+    outside = _outside(results)
+    if "flow_error" not in results:
+        return f"{text}."
+    if outside:
+        return f"{text}; {outside} measured distances lie outside of them, which must not be."
+    return f"{text}; every measured distance lies in its band."
+
+
+def _about_sharpness(results: xr.Dataset) -> str:
+    text = "Largest eigenvalue of the loss's Hessian; above the dashed 2/η descent is unstable. "
+    if "sharpness" not in results:
+        return text
+    crossing, below = [], []
+    for rate, run in each_run(results):
+        values = run.sharpness.values[np.isfinite(run.sharpness.values)]
+        (crossing if np.any(values > 2 / rate) else below).append(rate)
+    if crossing:
+        text += f"It goes beyond 2/η at {rates_of(crossing)}"
+        text += f" and stays below at {rates_of(below)}. " if below else ". "
+    else:
+        text += "It stays below at every learning rate. "
+    ends = [
+        (row["learning_rate"], number(row["sharpness"]))
+        for row in summary(results)
+        if row["sharpness"] is not None and row["outcome"] != "diverged"
+    ]
+    text += f"At the end it is {by_rate(ends)}. " if ends else ""
+    least, greatest = float(results.least_sharpness), float(results.greatest_sharpness)
+    if least > 0 and greatest == greatest:
+        text += (
+            f"Grey: where theory puts the minimiser found, {number(least)} to {number(greatest)}."
+        )
+    elif least > 0:
+        text += f"Grey: no minimiser is as flat as this (below {number(least)})."
+    return text.strip()
+
+
+def _about_smallest(results: xr.Dataset) -> str:
+    if "smallest_eigenvalue" not in results:
+        return ""
+    settled = results.where(results.diverged_at.isnull())
+    values = settled.smallest_eigenvalue.values
+    if not np.isfinite(values).any():
+        values = results.smallest_eigenvalue.values
+    low = float(np.nanmin(values))
+    text = "Smallest eigenvalue of the Hessian; where it is negative the loss is not convex. "
+    size = float(np.nanmax(np.abs(results.sharpness.values[:, 0])))
+    if low > -1e-9 * max(size, 1e-12):
+        return text + "It is never negative here."
+    ends = [
+        (row["learning_rate"], number(row["smallest_eigenvalue"], 2))
+        for row in summary(results)
+        if row["smallest_eigenvalue"] is not None and row["outcome"] != "diverged"
+    ]
+    return text + f"Its lowest value is {number(low)}" + (
+        f"; at the end it is {by_rate(ends)}." if ends else "."
+    )  # fmt: skip
+
+
+def _about_balance(results: xr.Dataset) -> str:
+    what = (
+        "Largest nuclear norm of an imbalance"
+        if results.attrs["network"] == "linear"
+        else "Largest difference of squared norms of consecutive layers"
+    )
+    start = float(results.imbalance[0, 0])
+    text = f"{what}: zero where layers are balanced. Every gradient flow keeps it, here at "
+    text += f"{number(start)}; " if start > 1e-12 else "zero up to rounding; "
+    changes = []
+    for rate, run in each_run(results):
+        if np.isnan(float(run.diverged_at)):
+            change = float(np.nanmax(np.abs(run.imbalance.values - start)))
+            changes.append((rate, number(change, 2)))
+    return text + (
+        f"descent changes it by at most {by_rate(changes)}." if changes else "all diverge."
+    )
+
+
+def _about_alignment(results: xr.Dataset) -> str:
+    if "alignment" not in results:
+        return ""
+    ends = []
+    for rate, run in each_run(results):
+        if np.isnan(float(run.diverged_at)):
+            ends.append((rate, number(float(run.alignment[-1]))))
+    start = float(results.alignment[0, 0])
+    text = (
+        "Squared cosine between what a layer puts out most and what the next one takes in most, of "
+        "the pair that agrees least; 1 where all layers pass on one direction. "
+    )
+    return f"{text}From {number(start, 2)} " + (
+        f"it comes to {by_rate(ends)}." if ends else "on, no run goes anywhere."
+    )
+
+
+def _rises(values: np.ndarray) -> bool:
+    """Whether there is an increase that is more than rounding of the largest value."""
+    if not np.isfinite(values).all():
+        return True
+    return bool(np.any(np.diff(values) > 1e-12 * values[0] + _ROUGHLY * values[:-1]))
+
+
+def _outside(results: xr.Dataset) -> int:
+    """How many measured distances leave their band by more than the flow's own error."""
+    error = float(results.flow_error.max())
+    low, high = results.distance_lower - error, results.distance_upper + error
+    return int(((results.distance < low) | (results.distance > high)).sum())

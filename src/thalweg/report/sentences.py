@@ -1,0 +1,112 @@
+"""What the numbers say, in sentences: what was trained, and what was found.
+
+Nothing here is known beforehand; each sentence is chosen by the data and carries its numbers.
+"""
+
+import json
+from typing import Any
+
+import xarray as xr
+
+from thalweg.report.summary import summary
+from thalweg.report.wording import count, number, rates_of
+
+
+def setting(results: xr.Dataset) -> str:
+    """What was trained on what."""
+    facts = results.attrs
+    loss = facts["loss_name"].replace("_", "-")
+    if facts["problem"] == "TargetMatrix":
+        data = (
+            f"a target matrix of {count(facts['outputs'], 'row')} and {facts['features']} columns"
+        )
+    else:
+        outputs = "" if facts["outputs"] == 1 else f" and {facts['outputs']} outputs"
+        data = (
+            f"{count(facts['samples'], 'sample')} with {count(facts['features'], 'feature')}"
+            f"{outputs} ({loss} loss)"
+        )
+    return (
+        f"A {facts['network']} network of depth {facts['depth']} with "
+        f"{count(facts['weights'], 'weight')}, trained on {data} by gradient descent at "
+        f"{count(results.sizes['learning_rate'], 'learning rate')} from one start."
+    )
+
+
+def findings(results: xr.Dataset) -> list[str]:
+    """What was found, most important first."""
+    rows = summary(results)
+    return [
+        each
+        for each in (
+            _outcomes(rows),
+            _following(results, rows),
+            _flatness(results),
+            _guaranteed(results),
+        )
+        if each
+    ]
+
+
+def _outcomes(rows: list[dict[str, Any]]) -> str:
+    words = {
+        "converged": "converges (less than a millionth of the start's excess loss is left)",
+        "falling": "is still falling at the end",
+        "not settled": "does not settle: its loss still rises now and then",
+        "diverged": "diverges",
+    }
+    parts = []
+    for kind, phrase in words.items():
+        rates = [row["learning_rate"] for row in rows if row["outcome"] == kind]
+        if rates:
+            parts.append(f"{rates_of(rates)} {phrase}")
+    return f"Descent at {'; at '.join(parts)}."
+
+
+def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
+    known = [row for row in rows if row["farthest"] is not None and row["outcome"] != "diverged"]
+    if not known:
+        return results.attrs["no_flow"]
+    near = min(known, key=lambda row: row["farthest"])
+    text = (
+        f"At η = {near['learning_rate']:g} it never is farther than {number(near['farthest'])} "
+        "from the gradient flow"
+    )
+    proven = near["proven_until"]
+    if proven > 0:
+        end = float(results.time.sel(learning_rate=near["learning_rate"]).max())
+        until = "up to the end" if proven >= end * (1 - 1e-9) else f"up to time {number(proven)}"
+        text += f"; {until}, an interval around this distance is proven from the run alone"
+    if near["proven_forever"] is not None:
+        text += f", and for all later times that it stays below {number(near['proven_forever'])}"
+    return text + "."
+
+
+def _flatness(results: xr.Dataset) -> str:
+    least = float(results.least_sharpness)
+    if not least > 0:
+        return ""
+    critical = 2 / least
+    above = [rate for rate in results.learning_rate.values if rate > critical]
+    text = (
+        f"No minimiser of this loss is flatter than {number(least, 4)}, so that descent cannot "
+        f"settle in one above η = {number(critical)}"
+    )
+    return f"{text}: {rates_of(above)} {_is_are(above)} above." if above else f"{text}."
+
+
+def _guaranteed(results: xr.Dataset) -> str:
+    if not results.attrs["certificates"]:
+        return ""
+    found = json.loads(results.attrs["certificates"])
+    text = (
+        f"Of {found['checked']} published statements about training {found['applying']} apply at "
+        f"η = {found['learning_rate']:g}"
+    )
+    if found["violated"]:
+        return f"{text}; {', '.join(found['violated'])} did not keep what they promise."
+    return f"{text}, and none was seen to fail." if found["compared"] else f"{text}."
+
+
+def _is_are(things: list[Any]) -> str:
+    return "is" if len(things) == 1 else "are"

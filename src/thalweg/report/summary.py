@@ -1,0 +1,95 @@
+"""What every run came to, as numbers and as a table."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+CONVERGED = 1e-6
+"""A run has converged if this part of the start's excess loss, or less, is left."""
+
+_RISE = 1.01  # a loss that grows by more than this factor late in a run has not settled
+
+
+def summary(results: xr.Dataset) -> list[dict[str, Any]]:
+    """One row per learning rate, from the last record that is finite; None where unknown."""
+    rows = []
+    for number in range(results.sizes["learning_rate"]):
+        run = results.isel(learning_rate=number)
+        run = run.isel(record=run.time.notnull().values)
+        rate, diverged = float(run.learning_rate), float(run.diverged_at)
+        rows.append(
+            {
+                "learning_rate": rate,
+                "edge": 2 / rate,
+                "outcome": outcome(run),
+                "steps": int(run.step[-1]),
+                "diverged_at": None if np.isnan(diverged) else int(diverged),
+                "loss": _last(run, "loss"),
+                "excess_loss": _last(run, "excess"),
+                "accuracy": _last(run, "accuracy"),
+                "sharpness": _last(run, "sharpness"),
+                "smallest_eigenvalue": _last(run, "smallest_eigenvalue"),
+                "distance": _last(run, "distance"),
+                "farthest": _most(run, "distance"),
+                "proven_until": float(run.proven_until),
+                "proven_forever": _known(float(run.proven_forever)),
+            }
+        )
+    return rows
+
+
+def outcome(run: xr.Dataset) -> str:
+    """Diverged, converged, settling or not settled, of one run."""
+    if not np.isnan(float(run.diverged_at)):
+        return "diverged"
+    excess = run.excess.values
+    if bool(run.minimum.notnull()) and excess[-1] <= CONVERGED * excess[0]:
+        return "converged"
+    late = excess[3 * excess.size // 4 :]
+    risen = late.size > 1 and np.any(late[1:] > _RISE * np.minimum.accumulate(late)[:-1])
+    return "not settled" if risen or excess[-1] > excess[0] else "falling"
+
+
+def table(results: xr.Dataset) -> list[dict[str, str]]:
+    """The same for readers: few digits, and only what there is."""
+    known = bool(results.minimum.notnull())
+    rows = []
+    for row in summary(results):
+        told = {
+            "rate": f"{row['learning_rate']:g}",
+            "outcome": row["outcome"],
+            "excess loss" if known else "loss": _short(row["excess_loss"], ".2e"),
+            "accuracy": _short(row["accuracy"], ".1%"),
+            "2 / rate": f"{row['edge']:.4g}",
+            "sharpness": _short(row["sharpness"], ".4g"),
+            "distance": _short(row["distance"], ".3g"),
+            "proven to": f"{row['proven_until']:.3g}",
+        }
+        if row["diverged_at"] is not None:
+            told["outcome"] += f" at step {row['diverged_at']}"
+        rows.append(told)
+    empty = [name for name in rows[0] if all(row[name] == "-" for row in rows)]
+    if not bool((results.proven_until > 0).any()):
+        empty.append("proven to")
+    return [{name: row[name] for name in row if name not in empty} for row in rows]
+
+
+def _last(run: xr.Dataset, name: str) -> float | None:
+    if name not in run:
+        return None
+    values = run[name].values[np.isfinite(run[name].values)]
+    return float(values[-1]) if values.size else None
+
+
+def _most(run: xr.Dataset, name: str) -> float | None:
+    values = run[name].values[np.isfinite(run[name].values)]
+    return float(values.max()) if values.size else None
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _short(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"

@@ -1,0 +1,66 @@
+"""The stores that commands leave behind: one Zarr group, read as one xarray dataset."""
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import xarray as xr
+
+from thalweg._checks import InputError
+from thalweg._version import __version__
+from thalweg.storage.blocks import MANIFEST, BlockStore
+from thalweg.storage.files import write_folder, writing_to
+
+RESULTS = "results.zarr"
+"""The store inside of a folder of results."""
+
+
+def open_results(path: str | Path) -> xr.Dataset:
+    """What a run, a sweep or a study has written, read when it is looked at.
+
+    A sweep that was interrupted is opened with what it has finished: NaN elsewhere, and an
+    attribute `unfinished` that counts the blocks.
+
+    Args:
+        path: the folder of the results, or the Zarr store in it.
+    """
+    folder = Path(path)
+    inside = folder / RESULTS
+    if (folder / MANIFEST).is_file() and not inside.exists():
+        return BlockStore.read(folder).unfinished()
+    store = inside if inside.is_dir() else folder
+    if not any((store / name).exists() for name in (".zgroup", ".zmetadata", "zarr.json")):
+        raise InputError(
+            f"Results must be a folder that `thalweg run`, `sweep` or `study` has written, got "
+            f"{folder}, which holds no {RESULTS}."
+            if folder.is_dir()
+            else f"Results must be a folder, got {folder}, which does not exist."
+        )
+    try:
+        return xr.open_zarr(store, chunks=None)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"The results in {store} cannot be read: {error}.") from error
+
+
+def write_results(results: xr.Dataset, folder: Path) -> Path:
+    """Write a dataset into a folder, whole or not at all; the path of the store."""
+    store = folder / RESULTS
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_folder(store, lambda part: _to_zarr(results, part))
+    return store
+
+
+def _to_zarr(results: xr.Dataset, path: Path) -> None:
+    results.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
+
+
+def provenance() -> dict[str, str]:
+    """The versions that numbers depend on; nothing that changes from run to run."""
+    return {
+        "thalweg": __version__,
+        "jax": version("jax"),
+        "jaxlib": version("jaxlib"),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+    }

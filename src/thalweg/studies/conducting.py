@@ -1,0 +1,174 @@
+"""From a study to a folder: data, pictures, verdicts and a page."""
+
+import json
+import os
+import platform
+import shutil
+import time as clock
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+import xarray as xr
+
+from thalweg._checks import InputError
+from thalweg._version import __version__
+from thalweg.studies.parts import Parts
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.theorems.certificate import Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study came to, and where it is."""
+
+    study: type[AbstractStudy]
+    size: Size
+    findings: Sequence[Finding]
+    pictures: Sequence[Path]
+    seconds: float
+    folder: Path
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every finding is as expected, and there is one."""
+        return bool(self.findings) and all(
+            finding.verdict is Verdict.CONFIRMED for finding in self.findings
+        )
+
+
+def conduct(
+    study: type[AbstractStudy],
+    size: Size,
+    out: Path,
+    progress: Progress = lambda stage, share: None,
+) -> Outcome:
+    """Do a study, or what is left of it, and write all of it into a folder under `out`."""
+    sized = study.of_size(size)
+    folder = out / f"{study.name}-{size.value}"
+    settings = _settings(sized)
+    results = _finished(folder, settings)
+    if results is None:
+        started, parts = clock.perf_counter(), Parts(folder / "parts", settings)
+        before = _seconds_so_far(folder, settings)
+        try:
+            results = sized.compute(parts, progress)
+        finally:
+            spent = before + clock.perf_counter() - started
+            _note_seconds(folder, settings, spent)
+        results.attrs |= _provenance(study, size, settings, spent)
+        results.to_zarr(folder / "results.zarr", mode="w", zarr_format=2)
+        parts.clear()
+    return present(study, size, results, folder)
+
+
+def present(study: type[AbstractStudy], size: Size, results: xr.Dataset, folder: Path) -> Outcome:
+    """Pictures, verdicts and the page, from data that are there."""
+    sized = study.of_size(size)
+    pictures = []
+    for name, figure in sized.draw(results).items():
+        pictures.append(folder / f"{name}.png")
+        figure.savefig(pictures[-1])
+        figure.savefig(folder / f"{name}.pdf")
+        plt.close(figure)
+    seconds = float(results.attrs["seconds"])
+    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder)
+    (folder / "verdicts.json").write_text(
+        json.dumps([finding.row() for finding in outcome.findings], indent=1), encoding="utf-8"
+    )
+    (folder / "page.md").write_text(page(outcome, results.attrs), encoding="utf-8")
+    return outcome
+
+
+def page(outcome: Outcome, attrs: Any) -> str:
+    """The page for the documentation: what, how, the verdicts, the pictures, the comparison."""
+    study, count = outcome.study, len(outcome.findings)
+    good = sum(finding.verdict is Verdict.CONFIRMED for finding in outcome.findings)
+    lines = [
+        f"# {study.name}: {study.title}", "",
+        f"`thalweg reproduce {study.name} --{outcome.size.value}`: {good} of {count} findings "
+        f"confirmed. Done on {attrs['made'][:10]}, {attrs['machine']}, in "
+        f"{outcome.seconds:.0f} s, with thalweg {attrs['thalweg']} and JAX {attrs['jax']}.", "",
+        "## How", "", study.protocol.strip(), "",
+        "## Findings", "",
+        "| finding | expected | measured | margin | verdict | the paper |",
+        "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for finding in outcome.findings:
+        cells = [*finding.row().values(), finding.reported or "-"]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["", "## Pictures", ""]
+    for picture in outcome.pictures:
+        lines += [f"![{picture.stem}]({study.name}-{picture.name})", ""]
+    return "\n".join([*lines, "## Next to the paper", "", study.comparison.strip(), ""])
+
+
+def publish(outcome: Outcome, pages: Path) -> None:
+    """Copy the page and its pictures into the documentation's folder."""
+    pages.mkdir(parents=True, exist_ok=True)
+    name = outcome.study.name
+    shutil.copyfile(outcome.folder / "page.md", pages / f"{name}.md")
+    for picture in outcome.pictures:
+        shutil.copyfile(picture, pages / f"{name}-{picture.name}")
+
+
+# --- what was done before ------------------------------------------------------------------------
+
+
+def _settings(study: AbstractStudy) -> dict[str, Any]:
+    # Its fields alone: what is written about it may change without a new run.
+    return {"study": study.name, **{each.name: getattr(study, each.name) for each in fields(study)}}
+
+
+def _key(settings: Any) -> str:
+    return json.dumps([__version__, settings], sort_keys=True, default=str)
+
+
+def _finished(folder: Path, settings: Any) -> xr.Dataset | None:
+    """The data of an earlier run with the same settings, if there are."""
+    place = folder / "results.zarr"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (place / ".zmetadata").exists():  # written last
+            return None
+        results = xr.open_zarr(place, chunks=None).load()
+    except OSError as error:
+        raise InputError(
+            f"`--out` must be a folder that can be written to, got {folder}: "
+            f"{error.strerror or error}."
+        ) from error
+    return results if results.attrs.get("settings") == _key(settings) else None
+
+
+def _seconds_so_far(folder: Path, settings: Any) -> float:
+    place = folder / "seconds.json"
+    if place.exists():
+        noted = json.loads(place.read_text(encoding="utf-8"))
+        if noted["settings"] == _key(settings):
+            return noted["seconds"]
+    return 0.0
+
+
+def _note_seconds(folder: Path, settings: Any, seconds: float) -> None:
+    text = json.dumps({"settings": _key(settings), "seconds": seconds})
+    (folder / "seconds.json").write_text(text, encoding="utf-8")
+
+
+def _provenance(
+    study: type[AbstractStudy], size: Size, settings: Any, seconds: float
+) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "size": size.value,
+        "settings": _key(settings),
+        "seconds": seconds,
+        "thalweg": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "machine": f"{os.cpu_count()} cores of {platform.machine()}",
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

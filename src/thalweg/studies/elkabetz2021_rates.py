@@ -1,0 +1,249 @@
+"""Runs of one network that differ in their learning rate: how far apart they are, and what of it.
+
+With theta^r the run at eta_0 / r, looked at every r-th iteration, the *drift* of r is
+|theta^1 - theta^r|. As r grows theta^r comes to the flow; the flow itself is extrapolated from the
+two finest runs, and how far the extrapolation moves the finest one is reported beside as its error,
+which is too much where runs approach the flow at first order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from thalweg._typing import Weights
+from thalweg.figures.style import PALETTE
+from thalweg.objective import Objective
+from thalweg.studies.elkabetz2021_common import (
+    Motion,
+    apart,
+    extrapolated,
+    from_start,
+    long_descent,
+)
+from thalweg.studies.parts import Parts
+from thalweg.studies.study import Finding, yes
+
+_COLOURS = {2: PALETTE[2], 5: PALETTE[1], 10: PALETTE[5], 20: PALETTE[3]}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which rates are run, for how long, and how finely that is recorded and kept."""
+
+    divisors: tuple[int, ...]
+    iterations: int
+    record_every: int
+    piece: int
+
+    @property
+    def steps(self) -> int:
+        """How many steps all runs take together."""
+        return self.iterations * (1 + sum(self.divisors))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the authors' plots show, read to .02: the way travelled and the loss, by iteration."""
+
+    travelled: dict[int, float]
+    loss: dict[int, float]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is expected of a network.
+
+    Attributes:
+        drift: the largest drift at the end, as a part of the way travelled.
+        loss: the largest difference between the losses of two runs at equal times.
+        spread: within which factor drift / (1 - 1 / r) may vary over r.
+        halved: how far from one half the ratio of the distances of eta_0 / 2 and eta_0 may be.
+    """
+
+    drift: float
+    loss: float
+    spread: float
+    halved: float
+
+
+def run_all(
+    parts: Parts,
+    name: str,
+    objective: Objective,
+    start: Weights,
+    schedule: Schedule,
+    note: Callable[[int], None],
+    *,
+    every_layer: int = 1,
+) -> dict[int, Motion]:
+    """One run per rate; `every_layer` is 2 where every second array is a bias, to be left out."""
+    runs: dict[int, Motion] = {}
+    for divisor in (1, *schedule.divisors):
+        run = long_descent(
+            parts,
+            f"{name}-{divisor}",
+            objective,
+            start,
+            divisor=divisor,
+            iterations=schedule.iterations,
+            record_every=schedule.record_every,
+            piece=schedule.piece,
+            note=note,
+        )
+        runs[divisor] = Motion(run.weights[::every_layer], run.loss)
+    return runs
+
+
+def compared(runs: dict[int, Motion], schedule: Schedule) -> xr.Dataset:
+    """The distances between runs, and to the flow that they point to."""
+    coarse, fine = sorted(runs)[-2:]
+    flow = extrapolated(runs[coarse].weights, runs[fine].weights, (coarse, fine))
+    axes = ("divisor", "iteration")
+    base = runs[1].weights
+    return xr.Dataset(
+        {
+            "loss": (axes, np.stack([run.loss for run in runs.values()])),
+            "drift": (axes, np.stack([apart(base, run.weights) for run in runs.values()])),
+            "to_flow": (axes, np.stack([apart(flow, run.weights) for run in runs.values()])),
+            "travelled": ("iteration", from_start(base)),
+        },
+        coords={
+            "divisor": list(runs),
+            "iteration": np.append(
+                np.arange(0, schedule.iterations, schedule.record_every), schedule.iterations
+            ),
+        },
+    )
+
+
+# --- what is expected ----------------------------------------------------------------------------
+
+
+def as_in_the_paper(results: xr.Dataset, limits: Limits) -> list[Finding]:
+    """What the paper says of a network."""
+    name, last = str(results.network.values), results.isel(iteration=-1)
+    drift = last.drift.where(last.divisor > 1, drop=True)
+    gaps = np.abs(results.loss - results.loss.sel(divisor=1))
+    return [
+        Finding(
+            f"{name}: largest difference between losses at equal times",
+            float(gaps.max(skipna=False)),
+            0.0,
+            limits.loss,
+            "the curves lie on each other",
+        ),
+        Finding(
+            f"{name}: drift of r = {int(drift.divisor[-1])} at the end over the way travelled",
+            float(drift[-1] / last.travelled),
+            0.0,
+            limits.drift,
+            "the drift between runs is minor compared to the distance traveled",
+        ),
+        yes(f"{name}: the drift grows with r", bool((np.diff(drift.values) > 0).all()), "as drawn"),
+    ]
+
+
+def first_order(results: xr.Dataset, limits: Limits) -> list[Finding]:
+    """What follows if descent is off its flow by an amount proportional to its rate."""
+    name, last = str(results.network.values), results.isel(iteration=-1)
+    drift = last.drift.where(last.divisor > 1, drop=True)
+    saturated = drift / (1 - 1 / drift.divisor)
+    half = last.to_flow.sel(divisor=2) / last.to_flow.sel(divisor=1)
+    return [
+        Finding(
+            f"{name}: drift / (1 - 1 / r), largest over smallest, so that it saturates",
+            float(saturated.max(skipna=False) / saturated.min(skipna=False)),
+            1.0,
+            limits.spread,
+        ),
+        Finding(
+            f"{name}: half the rate over the rate, distances to the extrapolated flow",
+            float(half),
+            0.5 - limits.halved,
+            0.5 + limits.halved,
+        ),
+    ]
+
+
+def next_to_plots(results: xr.Dataset, reference: Reference) -> list[Finding]:
+    """How far the run is from the authors' plots, which began elsewhere on other images."""
+    name = str(results.network.values)
+    ways = {k: way for k, way in reference.travelled.items() if k > 0}
+    losses = {k: loss for k, loss in reference.loss.items() if k > 0}
+    travelled = results.travelled.sel(iteration=list(ways))
+    off = np.abs(travelled / np.array(list(ways.values())) - 1)
+    loss = results.loss.sel(divisor=1, iteration=list(losses))
+    gap = np.abs(loss - np.array(list(losses.values())))
+    return [
+        Finding(
+            f"{name}: way travelled, largest relative difference to the authors' plot",
+            float(off.max(skipna=False)),
+            0.0,
+            0.15,
+            ", ".join(f"{way} at {k}" for k, way in ways.items()),
+        ),
+        Finding(
+            f"{name}: loss, largest difference to the authors' plot after the start",
+            float(gap.max(skipna=False)),
+            0.0,
+            0.15,
+            ", ".join(f"{loss} at {k}" for k, loss in losses.items()),
+        ),
+    ]
+
+
+# --- how it is drawn -----------------------------------------------------------------------------
+
+
+def draw_pair(axes: Any, results: xr.Dataset, reference: Reference | None) -> None:
+    """The paper's pair of panels: loss, and distances, over iterations at eta_0."""
+    left, right = axes
+    for r in results.divisor.values:
+        run = results.sel(divisor=r)
+        label = r"$\eta_0$" if r == 1 else rf"$\eta_0/{r}$"
+        style = {"color": "black", "linewidth": 2.4} if r == 1 else {"color": _COLOURS[int(r)]}
+        left.plot(run.iteration, run.loss, label=label, **style)
+        if r > 1:
+            right.plot(run.iteration, run.drift, label=rf"$\eta_0$ to $\eta_0/{r}$", **style)
+    right.plot(results.iteration, results.travelled, color="black", label="$\\eta_0$ to start")
+    if reference is not None:
+        style = {"linestyle": "none", "marker": "o", "fillstyle": "none", "color": "0.35"}
+        left.plot(*_line(reference.loss), label="authors' plot", **style)
+        right.plot(*_line(reference.travelled), **style)
+    left.set_ylabel("training loss")
+    right.set_ylabel("distance in weight space")
+    for panel in axes:
+        panel.set_xlabel(r"iterations at $\eta_0$")
+        panel.set_ylim(bottom=0)
+        panel.set_title(str(results.network.values))
+
+
+def draw_distances(axes: Any, results: xr.Dataset) -> None:
+    """Drifts and the distance to the flow on a logarithmic scale, which the paper does not show."""
+    later = results.isel(iteration=slice(1, None))
+    for r in later.divisor.values[1:]:
+        drift = later.drift.sel(divisor=r)
+        axes.plot(
+            later.iteration, drift, color=_COLOURS[int(r)], label=rf"$\eta_0$ to $\eta_0/{r}$"
+        )
+    finest = int(later.divisor.values[-1])
+    axes.plot(
+        later.iteration, later.to_flow.sel(divisor=1), color="black", linestyle="--",
+        label=r"$\eta_0$ to the extrapolated flow",
+    )  # fmt: skip
+    axes.plot(
+        later.iteration, later.to_flow.sel(divisor=finest), color="0.5", linestyle=":",
+        label=rf"$\eta_0/{finest}$ to the extrapolated flow",
+    )  # fmt: skip
+    axes.plot(later.iteration, later.travelled, color="0.5", linewidth=0.8, label="way travelled")
+    axes.set_yscale("log")
+    axes.set_xlabel(r"iterations at $\eta_0$")
+    axes.set_ylabel("distance in weight space")
+    axes.set_title(str(results.network.values))
+
+
+def _line(points: dict[int, float]) -> tuple[list[int], list[float]]:
+    return list(points), list(points.values())

@@ -1,0 +1,49 @@
+"""The example that our own studies share: balanced layers of one output on white data."""
+
+from collections.abc import Callable
+from math import ceil, inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from thalweg import initialisation
+from thalweg._typing import Weights
+from thalweg.dynamics import Flow, descend, distance
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import TargetMatrix
+
+
+def aligned_example(
+    depth: int, width: int = 4, norm: float = 0.1, cosine: float = 0.3, weight_decay: Any = 0.0
+) -> tuple[Objective, Weights]:
+    """The objective |w - e_1|^2 / 2, and the start of elkabetz2021's Procedure 13."""
+    target = np.eye(width)[:1]
+    network = LinearNetwork([width] * depth + [1])
+    objective = Objective(network, TargetMatrix(target), weight_decay)
+    return objective, initialisation.aligned(network, norm, cosine, target)
+
+
+def farthest(objective: Objective, weights: Weights, exact: Flow, rate: float) -> float:
+    """The largest distance from descent at this rate to a flow, over the flow's time."""
+    steps = ceil(float(exact.times[-1]) / rate - 1e-9)
+    run = descend(objective, weights, learning_rate=rate, steps=max(1, steps - 1))
+    if run.diverged_at is not None:
+        return inf
+    return float(np.max(distance(run, exact)))
+
+
+def largest_rate(
+    fits: Callable[[float], bool], guess: float, precision: float = 0.01, factor: float = 2.0
+) -> float:
+    """The largest rate found that fits: bracketed from a guess, then bisected in ratio."""
+    good = guess
+    while not fits(good):
+        good /= factor
+    bad = factor * good
+    while fits(bad):
+        good, bad = bad, factor * bad
+    while bad > (1 + precision) * good:
+        middle = sqrt(good * bad)
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good

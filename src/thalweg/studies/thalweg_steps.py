@@ -1,0 +1,170 @@
+"""How large a step may be: promised by theorems, certified by a tube, and true."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import matplotlib.pyplot as plt
+import numpy as np
+import xarray as xr
+from typing_extensions import override
+
+from thalweg.dynamics import flow
+from thalweg.figures import PALETTE, STYLE
+from thalweg.studies.parts import Parts
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.thalweg_common import aligned_example, farthest, largest_rate
+from thalweg.theorems import Case, Question, registry
+from thalweg.tubes import certified_step
+
+_TIME = 6.0
+_TARGET_LOSS = 0.1
+Setting = tuple[int, float, float]
+_BASE: Setting = (3, 0.1, 0.01)
+_KINDS = ("empirical", "certified", "theorem_3", "theorem_15")
+_LABELS = {
+    "empirical": "really stays that near",
+    "certified": "certified by its tube",
+    "theorem_3": "Theorem 3, around the computed flow",
+    "theorem_15": "Theorem 15, before any run",
+}
+
+
+class StepSizes(AbstractStudy):
+    """The largest step sizes that keep descent within a radius of the flow, of four kinds."""
+
+    settings: tuple[Setting, ...]
+
+    name: ClassVar[str] = "thalweg-steps"
+    title: ClassVar[str] = "step sizes that are promised, certified and true"
+    protocol: ClassVar[str] = """
+Linear networks of width 4 with one output, 1/2 |w - e1|^2, from balanced layers whose product has
+a given norm and cosine 0.3 with the target, to time 6. Around depth 3, norm 0.1 and radius 0.01
+one of the three is varied. Four step sizes: the largest that really keeps descent within the
+radius of the flow (integrated at 1e-10; bisected to 1 %); the largest that `certified_step`
+proves from the descent run alone; what Theorem 3 allows with constants on balls around the
+computed flow; what Theorem 15 allows before any run, for a loss of 0.1.
+"""
+    comparison: ClassVar[str] = """
+elkabetz2021 state Theorem 15 with a step size "exponentially small" in depth and note that it is
+far from what is seen. How far: twenty orders of magnitude and more. The same fundamental theorem,
+centred on the computed descent, gives step sizes near the largest true ones where the radius is
+small; at a radius of 0.1 the second order terms that it has to bound cost a factor of four.
+"""
+
+    @classmethod
+    @override
+    def of_size(cls, size: Size) -> "StepSizes":
+        if size is Size.QUICK:
+            return cls(((2, 0.1, 0.01),))
+        depth, norm, radius = _BASE
+        varied = (
+            [(each, norm, radius) for each in (2, 3, 4, 5)]
+            + [(depth, each, radius) for each in (0.01, 0.03, 0.1, 0.3)]
+            + [(depth, norm, each) for each in (0.1, 0.03, 0.01, 0.003, 0.001)]
+        )
+        return cls(tuple(dict.fromkeys(varied)))
+
+    @override
+    def compute(self, parts: Parts, progress: Progress) -> xr.Dataset:
+        work = {
+            "-".join(f"{value:g}" for value in setting): partial(_step_sizes, setting)
+            for setting in self.settings
+        }
+        return parts.gather("setting", work, progress)
+
+    @override
+    def findings(self, results: xr.Dataset) -> list[Finding]:
+        share = results.certified / results.empirical
+        small = share.where(results.radius <= 0.01, drop=True)
+        gap = (np.log(results.certified) - results.log_theorem_15) / np.log(10)
+        rows = [
+            Finding("certified / true, at most (a proof cannot exceed the truth)",
+                    float(share.max()), 0.0, 1.01),
+            Finding("certified / true, at least, for radii up to 0.01", float(small.min()), 0.8),
+            Finding("orders of magnitude from Theorem 15 to certified, at least",
+                    float(gap.min()), 15.0, reported="allows only tiny steps"),
+            Finding("certified / Theorem 3, at least",
+                    float((results.certified / results.theorem_3).min()), 10.0),
+            Finding("Theorem 3 / true, at most",
+                    float((results.theorem_3 / results.empirical).max()), 0.0, 1.0),
+        ]  # fmt: skip
+        for (depth, norm, radius), certified, true in (
+            ((2, 0.1, 0.01), 0.0463, 0.0518),
+            ((3, 0.1, 0.01), 0.0317, 0.0353),
+        ):
+            chosen = (
+                (results.depth == depth) & (results.norm == norm) & (results.radius == radius)
+            ).values
+            if chosen.any():
+                row = results.isel(setting=int(np.flatnonzero(chosen)[0]))
+                what = f"depth {depth}, norm {norm:g}, radius {radius:g}"
+                for kind, known in (("certified", certified), ("empirical", true)):
+                    rows.append(
+                        Finding(f"{what}: {kind}", float(row[kind]), 0.98 * known, 1.02 * known)
+                    )
+        return rows
+
+    @override
+    def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
+        with plt.rc_context(STYLE):
+            figure, panels = plt.subplots(
+                1, 3, figsize=(9.6, 3.9), layout="constrained", sharey=True
+            )
+            base: dict[str, float] = dict(zip(("depth", "norm", "radius"), _BASE, strict=True))
+            if results.sizes["setting"] == 1:  # nothing is varied
+                base = {name: float(results[name][0]) for name in base}
+            for axes, name in zip(panels, base, strict=True):
+                others = [each for each in base if each != name]
+                same = np.logical_and.reduce([results[each] == base[each] for each in others])
+                rows = results.isel(setting=np.flatnonzero(same)).sortby(name)
+                for colour, kind in zip(PALETTE, _KINDS, strict=False):
+                    logs = (
+                        rows.log_theorem_15 / np.log(10)
+                        if kind == "theorem_15"
+                        else np.log10(rows[kind])
+                    )
+                    axes.plot(rows[name], logs, "o-", color=colour, label=_LABELS[kind], ms=4)
+                if name != "depth":
+                    axes.set_xscale("log")
+                else:
+                    axes.set_xticks(rows[name].values)
+                axes.set_xlabel({"norm": "norm of the start's product"}.get(name, name))
+            panels[0].set_ylabel(r"$\log_{10}$ of the step size")
+            handles, labels = panels[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside upper left", ncols=2)
+        return {"steps": figure}
+
+
+def _step_sizes(setting: Setting) -> xr.Dataset:
+    depth, norm, radius = setting
+    objective, weights = aligned_example(depth, norm=norm)
+    exact = flow(objective, weights, time=_TIME, rtol=1e-10, atol=1e-12)
+    certified = certified_step(objective, weights, radius, _TIME).learning_rate
+    true = largest_rate(
+        lambda rate: farthest(objective, weights, exact, rate) <= radius, guess=certified
+    )
+    third = _answer(
+        "elkabetz2021:thm3", Case(objective, weights, radius=radius, flow=exact, time=_TIME)
+    )
+    last = _answer("elkabetz2021:thm15", Case(objective, weights, target_loss=_TARGET_LOSS))
+    return xr.Dataset(
+        {
+            "empirical": ("setting", [true]),
+            "certified": ("setting", [certified]),
+            "theorem_3": ("setting", [float(third)]),
+            "log_theorem_15": ("setting", [last.log]),
+        },
+        {
+            "depth": ("setting", [depth]),
+            "norm": ("setting", [norm]),
+            "radius": ("setting", [radius]),
+        },
+    )
+
+
+def _answer(reference: str, case: Case) -> Any:
+    """The learning rate that a theorem promises."""
+    certificate = registry[reference]().check(case)
+    wanted = (Question.FOLLOWING_RATE, Question.LEARNING_RATE)
+    return next(each.value for each in certificate.answers if each.question in wanted)

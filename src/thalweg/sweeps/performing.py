@@ -1,0 +1,166 @@
+"""A sweep from its experiment to one dataset: resumed where it was left, kept block by block."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from thalweg._checks import InputError
+from thalweg.experiment import Experiment, to_toml
+from thalweg.storage import open_results, provenance
+from thalweg.storage.blocks import MANIFEST, BlockStore
+from thalweg.storage.files import only_writer, write_file, writing_to
+from thalweg.storage.layout import Layout
+from thalweg.sweeps.local import run_locally
+from thalweg.sweeps.phases import FLAGS
+from thalweg.sweeps.plan import Plan, make_plan
+from thalweg.sweeps.runs import COMPUTATION
+
+Progress = Callable[[int, int], None]
+
+
+def sweep(
+    experiment: Experiment,
+    out: str | Path | None = None,
+    *,
+    scheduler: str | None = None,
+    progress: Progress | None = None,
+    folder: str | Path | None = None,
+    fresh: bool = False,
+) -> xr.Dataset:
+    """Run every cell of an experiment's grids, and go on where an earlier call was interrupted.
+
+    Args:
+        experiment: with at least one grid in `sweep`.
+        out: the folder that results go to, block by block; without one they stay in memory.
+        scheduler: the address of a Dask scheduler whose workers compute; this machine if not given.
+        progress: called with the network-steps done and to do.
+        folder: where relative paths of data start; the current folder if not given.
+        fresh: forget what an earlier sweep has left in `out`.
+
+    Returns:
+        One dataset with a dimension per swept field, NaN where the grids have no run. Where `out`
+        is given, it is read from there when it is looked at.
+    """
+    data_folder = Path() if folder is None else Path(folder)
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="thalweg-") as temporary:
+            place = Path(temporary) / "sweep"
+            return _sweep(experiment, place, data_folder, scheduler, progress, fresh).load()
+    return _sweep(experiment, Path(out), data_folder, scheduler, progress, fresh)
+
+
+def _sweep(
+    experiment: Experiment,
+    out: Path,
+    data_folder: Path,
+    scheduler: str | None,
+    progress: Progress | None,
+    fresh: bool,
+) -> xr.Dataset:
+    plan = make_plan(experiment, data_folder.resolve())
+    with only_writer(out):
+        store = _store(plan, out, fresh)
+        if not store.complete:
+            _write_experiment(experiment, out)
+            _compute(plan, store, scheduler, progress)
+            store.assemble()
+    return open_results(out)
+
+
+def _compute(
+    plan: Plan, store: BlockStore, scheduler: str | None, progress: Progress | None
+) -> None:
+    done, works = store.done(), plan.works()
+    total, taken = int(works.sum()), int(sum(works[number] for number in done))
+
+    def note(steps: int) -> None:
+        nonlocal taken
+        taken += steps
+        if progress is not None:
+            progress(taken, total)
+
+    note(0)
+    longest_first = np.argsort(-works, kind="stable")
+    tasks = [partial(plan.task, int(n)) for n in longest_first if int(n) not in done]
+    if scheduler is None:
+        run_locally(tasks, store.write, note)
+    elif tasks:
+        from thalweg.sweeps.cluster import run_on_cluster
+
+        run_on_cluster(scheduler, tasks, store.write, note)
+
+
+def _store(plan: Plan, out: Path, fresh: bool) -> BlockStore:
+    """The store in a folder: the one that is there if it is of this sweep, or a new one."""
+    new = BlockStore(out, identity(plan), layout(plan), len(plan))
+    if not (out / MANIFEST).exists():
+        if new.complete:
+            raise InputError(
+                f"{out} must be a folder of this sweep or a new one, but holds the results of "
+                "another command; give another `--out`."
+            )
+        new.write_manifest()
+        return new
+    old = BlockStore.read(out)
+    if fresh:
+        old.clear()
+        new.write_manifest()
+    elif old.identity != new.identity:
+        raise InputError(
+            f"{out} must be a folder of this sweep or a new one, but holds {_other(old, new)}; "
+            "give another `--out`, or `--fresh` to replace it."
+        )
+    new.clean()
+    return new
+
+
+def _other(old: BlockStore, new: BlockStore) -> str:
+    """How the sweep in a folder differs from the wanted one."""
+    differ = [name for name, value in new.identity.items() if old.identity.get(name) != value]
+    if "experiment_digest" in differ:
+        return "a sweep of another experiment"
+    if "grid_digest" in differ:
+        return "a sweep of this experiment over another grid"
+    return f"a sweep that was begun with another version of {' and '.join(differ)}"
+
+
+def identity(plan: Plan) -> dict[str, str]:
+    """What must be the same for a sweep to be gone on with."""
+    jax = {name: provenance()[name] for name in ("jax", "jaxlib")}
+    return {**plan.identity(), "computation": str(COMPUTATION), **jax}
+
+
+def layout(plan: Plan) -> Layout:
+    """The grid as the dataset has it."""
+    coords: dict[str, tuple[str, tuple[Any, ...]]] = dict(plan.grid.coordinates())
+    if "learning_rate" not in coords:
+        coords["learning_rate"] = ("", plan.experiment.training.learning_rate)
+    attrs = {
+        "title": plan.experiment.title,
+        "kind": "sweep",
+        "experiment": to_toml(plan.experiment),
+        "runs": len(plan.grid.points),
+        "fields": json.dumps({each.name: each.fields for each in plan.grid.dimensions}),
+        **FLAGS,
+        **identity(plan),
+        **provenance(),
+    }
+    return Layout(tuple(each.name for each in plan.grid.dimensions), coords, attrs)
+
+
+def _write_experiment(experiment: Experiment, out: Path) -> None:
+    with writing_to(out):
+        write_file(
+            out / "experiment.toml",
+            lambda part: _write_text(part, to_toml(experiment)),
+        )
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

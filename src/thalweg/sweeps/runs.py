@@ -1,0 +1,267 @@
+"""One block of a sweep: its starts, its descents side by side, and what is measured of each run.
+
+Per run one number each:
+
+    last_step                             how many steps it took
+    diverged_at                           the first step whose loss is not finite; NaN if none
+    minimum                               of the loss over all weights; NaN where unknown
+    final_loss, excess_loss               at the last step, and how far that is above the minimum
+    squared_distance                      |W_N ... W_1 - M*|_F^2 at the last step
+    {initial,final}_sharpness             largest eigenvalue of the Hessian at both ends of the run
+    {initial,final}_smallest_eigenvalue   the smallest one; all four with `_error` behind the name
+    largest_sharpness, lowest_eigenvalue  over all points at which they were measured
+    phase                                 what became of it, see `phases`; NaN for too few records
+    {paper,stronger}_sharpness_bound      what no minimiser is flatter than; NaN where unknown
+
+and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `smallest_eigenvalue`.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from thalweg._checks import InputError
+from thalweg._typing import Weights
+from thalweg.curvature import minimiser_sharpness_bounds, spectrum_along
+from thalweg.curvature.path import SpectrumPath
+from thalweg.dynamics import Descent, descend
+from thalweg.experiment import Experiment, objective
+from thalweg.measurement import distance_to_minimiser
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import Regression, TargetMatrix
+from thalweg.storage.blocks import Block
+from thalweg.sweeps.phases import LEAST_RECORDS, classify
+from thalweg.sweeps.plan import Task
+from thalweg.sweeps.starts import starts_of
+
+COMPUTATION = 1
+"""Counts up whenever this package finds other numbers for the same runs."""
+
+_POINTS_AT_ONCE = 96  # as many as one set of lanes of `spectrum_along`
+
+Note = Callable[[int], None]
+"""Told of network-steps that were taken."""
+
+
+def compute(task: Task, note: Note = lambda steps: None) -> Block:
+    """Run a block on one core."""
+    settings: Any = task.experiment
+    built = _objective(settings.data, settings.network, settings.loss, task.folder)
+    starts = starts_of(task, built)
+    rates = np.array(task.rates)
+    _compile(task, built, tuple(array[: task.lanes] for array in starts), rates[: task.lanes])
+    parts = []
+    for first in range(0, rates.size, task.lanes):
+        some = slice(first, first + task.lanes)
+        some_starts = tuple(array[some] for array in starts)
+        parts.append(_measured(task, built, some_starts, rates[some], note))
+    numbers, paths = zip(*parts, strict=True)
+    return Block(task.cells, _joined(numbers), _joined(paths))
+
+
+_compiled: set[Any] = set()
+_compiling = threading.Lock()
+
+
+def _compile(
+    task: Task, built: Objective, starts: Weights, rates: Float[np.ndarray, " runs"]
+) -> None:
+    """Let one thread compile what the others will use too, on a run of a few steps."""
+    records = -(-task.steps // task.record_every)
+    key = (built.network.shapes, type(built.problem), records, task.experiment.curvature.enabled)
+    if task.lanes == 1 or key in _compiled:
+        return
+    with _compiling:
+        if key not in _compiled:
+            short = replace(task, steps=records, record_every=1)
+            _measured(short, built, starts, rates, lambda steps: None)
+        _compiled.add(key)
+
+
+def _measured(
+    task: Task, built: Objective, starts: Weights, rates: Float[np.ndarray, " runs"], note: Note
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The numbers and paths of runs that fit into one set of lanes."""
+    settings = task.experiment
+    along = settings.curvature.enabled and settings.sweeping.spectrum_at_records
+    taken = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal taken
+        note(done - taken)
+        taken = done
+
+    run = descend(
+        built,
+        starts,
+        learning_rate=rates,
+        steps=task.steps,
+        record_every=task.record_every,
+        observe=None if along else _nothing,
+        progress=progress,
+    )
+    numbers, paths = _losses(run, built, task.records)
+    if along:
+        spectrum = _spectrum(built, run.weights, settings.curvature.tolerance)
+        for name, values in _named(spectrum).items():
+            paths[name] = _padded(values, task.records)
+        numbers |= _ends(spectrum)
+    elif settings.curvature.enabled:
+        pairs = tuple(np.stack(pair, axis=1) for pair in zip(starts, run.final, strict=True))
+        numbers |= _ends(_spectrum(built, pairs, settings.curvature.tolerance))
+    return numbers | _bounds(built, rates.size) | _phases(run, numbers, paths), paths
+
+
+def _nothing(weights: Weights) -> tuple[()]:
+    """What is observed where only the loss counts."""
+    return ()
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+def _losses(
+    run: Descent, built: Objective, records: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    minimum = known_minimum(built)
+    final = run.loss[:, -1]
+    ones = np.ones_like(final)
+    diverged = run.divergence_step.astype(float)
+    numbers = {
+        "last_step": ones * float(run.steps[-1]),
+        "diverged_at": np.where(diverged < 0, np.nan, diverged),
+        "minimum": ones * minimum,
+        "final_loss": final,
+        "excess_loss": final - minimum,
+        "squared_distance": _squared_distances(built, run.final),
+    }
+    steps = np.broadcast_to(run.steps.astype(float), run.loss.shape)
+    paths = {"step": steps, "time": run.times, "loss": run.loss}
+    return numbers, {name: _padded(values, records) for name, values in paths.items()}
+
+
+def _bounds(built: Objective, runs: int) -> dict[str, np.ndarray]:
+    try:
+        found = minimiser_sharpness_bounds(built)
+        bounds = float(found.paper), float(found.stronger)
+    except InputError:  # several outputs, another loss, another network
+        bounds = np.nan, np.nan
+    names = ("paper_sharpness_bound", "stronger_sharpness_bound")
+    return {name: np.full(runs, bound) for name, bound in zip(names, bounds, strict=True)}
+
+
+def _phases(
+    run: Descent, numbers: dict[str, np.ndarray], paths: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The phase of every run, by the sharpness where it is known."""
+    records = run.steps.size
+    if records < LEAST_RECORDS:
+        return {"phase": np.full(run.loss.shape[0], np.nan)}
+    sharpness = np.full(run.loss.shape, np.nan)
+    if "sharpness" in paths:
+        sharpness = paths["sharpness"][:, :records]
+    elif "initial_sharpness" in numbers:
+        sharpness[:, 0] = numbers["initial_sharpness"]
+        sharpness[:, -1] = numbers["final_sharpness"]
+    found = classify(
+        run.loss, numbers["minimum"], run.learning_rate, sharpness, numbers["diverged_at"]
+    )
+    return {"phase": found.astype(float)}
+
+
+def known_minimum(built: Objective) -> float:
+    """The least loss that the network can reach; NaN where that is not known."""
+    network, problem = built.network, built.problem
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+        return float("nan")
+    if float(built.weight_decay) > 0:
+        return float("nan")
+    if np.linalg.matrix_rank(np.asarray(problem.minimiser)) > min(network.widths):
+        return float("nan")
+    return float(problem.minimum)
+
+
+def _squared_distances(built: Objective, final: Weights) -> Float[np.ndarray, " runs"]:
+    network, problem = built.network, built.problem
+    runs = final[0].shape[0]
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+        return np.full(runs, np.nan)
+    room = 8 if runs <= 8 else -(-runs // 100) * 100  # few sizes, few compilations
+    padded = tuple(array[np.arange(room) % runs] for array in final)
+    return np.asarray(_distances(built, padded))[:runs] ** 2
+
+
+@eqx.filter_jit
+def _distances(built: Objective, weights: Weights) -> Float[jax.Array, " runs"]:
+    return jax.vmap(lambda point: distance_to_minimiser(built, point))(weights)
+
+
+def _spectrum(built: Objective, points: Weights, tolerance: float) -> SpectrumPath:
+    """Both ends of the spectrum, of as many runs at a time as one core takes."""
+    runs, times = points[0].shape[:2]
+    at_once = max(1, _POINTS_AT_ONCE // times)
+    parts = [
+        spectrum_along(
+            built, tuple(array[first : first + at_once] for array in points), tolerance=tolerance
+        )
+        for first in range(0, runs, at_once)
+    ]
+    return SpectrumPath(*(np.concatenate(rows) for rows in zip(*parts, strict=True)))
+
+
+def _named(spectrum: SpectrumPath) -> dict[str, np.ndarray]:
+    return {
+        "sharpness": spectrum.largest,
+        "sharpness_error": spectrum.largest_error,
+        "smallest_eigenvalue": spectrum.smallest,
+        "smallest_eigenvalue_error": spectrum.smallest_error,
+    }
+
+
+def _ends(spectrum: SpectrumPath) -> dict[str, np.ndarray]:
+    """The spectrum at the first and the last point, and the extremes over all."""
+    numbers = {}
+    for when, record in (("initial", 0), ("final", -1)):
+        for name, values in _named(spectrum).items():
+            numbers[f"{when}_{name}"] = values[:, record]
+    numbers["largest_sharpness"] = _extreme(np.max, spectrum.largest, -np.inf)
+    numbers["lowest_eigenvalue"] = _extreme(np.min, spectrum.smallest, np.inf)
+    return numbers
+
+
+def _extreme(
+    choose: Callable[..., np.ndarray], values: Float[np.ndarray, "runs times"], least: float
+) -> Float[np.ndarray, " runs"]:
+    known: Bool[np.ndarray, "runs times"] = np.isfinite(values)
+    found = choose(np.where(known, values, least), axis=1)
+    return np.where(known.any(axis=1), found, np.nan)
+
+
+# --- bookkeeping ---------------------------------------------------------------------------------
+
+
+def _padded(
+    values: Float[np.ndarray, "runs times"], records: int
+) -> Float[np.ndarray, "runs records"]:
+    room = np.full((values.shape[0], records), np.nan)
+    room[:, : values.shape[1]] = values
+    return room
+
+
+def _joined(parts: tuple[dict[str, np.ndarray], ...]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@lru_cache(2)
+def _objective(data: Any, network: Any, loss: Any, folder: Path) -> Objective:
+    """Blocks of one group share what they descend."""
+    return objective(Experiment(data=data, network=network, loss=loss), folder)

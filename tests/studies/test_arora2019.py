@@ -1,0 +1,50 @@
+"""The studies of arora2019, at their quick size: confirmed, refutable, drawn."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+from tampering import assert_confirmed_and_refutable
+
+from thalweg import studies
+from thalweg.studies import Size, conduct
+from thalweg.studies.arora2019_probability import _frequency
+from thalweg.studies.arora2019_rates import _objective, _start, _unbalanced
+from thalweg.theorems.approximation import largest_imbalance
+
+NAMES = [name for name in studies.STUDIES if name.startswith("arora2019-")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_confirmed_and_could_fail(name, tmp_path):
+    (study,) = studies.find([name])
+    outcome = conduct(study, Size.QUICK, tmp_path)
+    results = xr.open_zarr(outcome.folder / "results.zarr", chunks=None).load()
+    assert_confirmed_and_refutable(study.of_size(Size.QUICK), results)
+    assert outcome.confirmed
+    assert all(picture.stat().st_size > 10_000 for picture in outcome.pictures)
+    assert not plt.get_fignums()  # pictures are closed
+
+
+@pytest.mark.parametrize("margin", [0.2, 0.9])
+def test_starts_have_the_margin_and_imbalance_that_they_are_made_for(margin):
+    objective = _objective(3)
+    start = _start(objective, margin)
+    product = np.asarray(objective.network.end_to_end(start))
+    target = np.asarray(objective.problem.minimiser)
+    away = np.linalg.norm(product - target)
+    np.testing.assert_allclose(0.95 - away, margin, rtol=1e-12)  # rounding
+    assert float(np.max(largest_imbalance(start))) < 1e-14
+    uneven = _unbalanced(start, 0.3)
+    np.testing.assert_allclose(np.max(largest_imbalance(uneven)), 0.3, rtol=1e-9)  # bisection
+    np.testing.assert_allclose(objective.network.end_to_end(uneven), product, rtol=1e-12)
+
+
+def test_two_coordinates_stand_for_all():
+    """The same frequency from whole vectors; four standard errors of 50,000 draws are 0.009."""
+    features, ratio, draws = 20, 50.0, 50_000
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((draws, features)) / (np.sqrt(ratio) * features)
+    margins = 1 - np.linalg.norm(vectors - np.eye(features)[0], axis=1)
+    plain = np.mean(margins >= 1 / (2 * ratio * features))
+    assert abs(_frequency(features, ratio, draws, generator) - plain) < 0.009

@@ -1,0 +1,174 @@
+"""The frame of a study: parts that are computed once, findings that can fail, a page, a command."""
+
+import json
+import sys
+from collections.abc import Mapping
+from math import inf, nan
+from typing import Any, ClassVar
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+from thalweg import InputError, cli, studies
+from thalweg.studies import AbstractStudy, Finding, Size, conduct, publish
+from thalweg.studies.parts import Parts
+from thalweg.studies.study import yes
+from thalweg.theorems.certificate import Verdict
+
+COMPUTED: list[str] = []
+
+
+class Squares(AbstractStudy):
+    """The smallest study that there is."""
+
+    count: int
+    name: ClassVar[str] = "squares"
+    title: ClassVar[str] = "squares grow"
+    protocol: ClassVar[str] = "Take squares."
+    comparison: ClassVar[str] = "As expected."
+
+    @classmethod
+    def of_size(cls, size: Size) -> "Squares":
+        return cls(3 if size is Size.QUICK else 5)
+
+    def compute(self, parts: Parts, progress: Any) -> xr.Dataset:
+        def square(i: int) -> xr.Dataset:
+            COMPUTED.append(str(i))
+            if len(COMPUTED) == 2:
+                raise KeyboardInterrupt
+            return xr.Dataset({"square": ("i", [float(i * i)])}, {"i": [i]})
+
+        rows = [parts.get(f"square-{i}", lambda i=i: square(i)) for i in range(self.count)]
+        progress("squares", 1.0)
+        return xr.concat(rows, "i")
+
+    def findings(self, results: xr.Dataset) -> list[Finding]:
+        last = float(results.square[-1])
+        return [Finding("the last square", last, 4.0, 16.0, "large"), yes("it grows", last > 0)]
+
+    def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
+        figure, axes = plt.subplots()
+        axes.plot(results.i, results.square)
+        return {"picture": figure}
+
+
+@pytest.fixture
+def squares(monkeypatch):
+    COMPUTED.clear()
+    monkeypatch.setitem(studies.STUDIES, "squares", "none:Squares")
+    monkeypatch.setattr(studies, "_load", lambda name: Squares)
+    return Squares
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(squares, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        conduct(squares, Size.QUICK, tmp_path)
+    outcome = conduct(squares, Size.QUICK, tmp_path)
+    assert COMPUTED == ["0", "1", "1", "2"]  # the finished part is not computed again
+    assert outcome.confirmed
+    again = conduct(squares, Size.QUICK, tmp_path)
+    assert len(COMPUTED) == 4  # nor is a finished study
+    assert again.seconds == outcome.seconds > 0
+    assert not (outcome.folder / "parts" / "anything").exists()
+    stored = xr.open_zarr(outcome.folder / "results.zarr", chunks=None)
+    np.testing.assert_array_equal(stored.square, [0.0, 1.0, 4.0])
+    assert stored.attrs["study"] == "squares"
+
+
+def test_what_is_written_about_a_study_may_change(squares, tmp_path, monkeypatch):
+    COMPUTED.extend("xx")  # past the interruption
+    conduct(squares, Size.QUICK, tmp_path)
+    count = len(COMPUTED)
+    monkeypatch.setattr(Squares, "comparison", "In other words.")
+    outcome = conduct(squares, Size.QUICK, tmp_path)
+    assert len(COMPUTED) == count
+    assert "In other words." in (outcome.folder / "page.md").read_text()
+
+
+def test_other_settings_do_not_see_the_parts(squares, tmp_path):
+    first, second = Parts(tmp_path, {"a": 1}), Parts(tmp_path, {"a": 2})
+    part = xr.Dataset({"x": 1.0})
+    first.get("x", lambda: part)
+    with pytest.raises(ZeroDivisionError):
+        second.get("x", lambda: xr.Dataset({"x": 1 / 0}))
+    assert float(first.get("x", lambda: xr.Dataset()).x) == 1.0
+
+
+def test_words_of_several_lengths_survive_joining(tmp_path):
+    def named(name):
+        return lambda: xr.Dataset({"x": ("name", [1.0])}, {"name": [name]})
+
+    work = {name: named(name) for name in ("a", "longer", "of-some-length")}
+    joined = Parts(tmp_path, 0).gather("name", work, lambda stage, share: None)
+    joined.to_zarr(tmp_path / "all.zarr", zarr_format=2)
+    assert xr.open_zarr(tmp_path / "all.zarr", chunks=None).name.values.tolist() == list(work)
+
+
+def test_a_folder_in_the_way_is_one_sentence(squares, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="must be a folder that can be written to"):
+        conduct(squares, Size.QUICK, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("measured", "least", "most", "margin", "verdict", "expected"),
+    [
+        (2.0, 1.0, 5.0, 1.0, Verdict.CONFIRMED, "1 to 5"),
+        (0.5, 1.0, 5.0, -0.5, Verdict.VIOLATED, "1 to 5"),
+        (6.0, -inf, 5.0, -1.0, Verdict.VIOLATED, "at most 5"),
+        (6.0, 1.0, inf, 5.0, Verdict.CONFIRMED, "at least 1"),
+        (inf, 1.0, inf, inf, Verdict.CONFIRMED, "at least 1"),
+        (nan, 1.0, 5.0, nan, Verdict.UNDECIDED, "1 to 5"),
+        (nan, -inf, inf, nan, Verdict.UNDECIDED, "at least -inf"),
+        (1.0, 1.0, 1.0, 0.0, Verdict.CONFIRMED, "1"),
+    ],
+)
+def test_a_finding_is_confirmed_inside_its_interval_only(
+    measured, least, most, margin, verdict, expected
+):
+    finding = Finding("a number", measured, least, most)
+    np.testing.assert_equal(finding.margin, margin)
+    assert finding.verdict is verdict
+    assert finding.expected == expected
+
+
+def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monkeypatch, capsys):
+    COMPUTED.extend("xx")  # past the interruption
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["thalweg", "reproduce", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, capsys.readouterr()
+
+    code, printed = call("squares", "--out", tmp_path, "--pages", tmp_path / "docs", "--json")
+    assert code == 0
+    rows = json.loads(printed.out)["squares"]
+    assert [row["verdict"] for row in rows] == ["confirmed", "confirmed"]
+    page = (tmp_path / "docs" / "squares.md").read_text()
+    assert "2 of 2 findings confirmed" in page
+    assert "| the last square | 4 to 16 | 4 | 0 | confirmed | large |" in page
+    assert (tmp_path / "docs" / "squares-picture.png").exists()
+    monkeypatch.setattr(Squares, "findings", lambda self, results: [yes("it shrinks", False)])
+    code, printed = call("squares", "--out", tmp_path)
+    assert code == 1
+    assert "not confirmed: squares" in printed.err
+    code, printed = call("squares", "--quick", "--full")
+    assert code == 2
+    assert "Either `--quick` or `--full`" in printed.err
+
+
+def test_an_unknown_study_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match="There is no study `marion`"):
+        studies.find(["marion"])
+
+
+def test_a_study_without_findings_confirms_nothing(squares, tmp_path, monkeypatch):
+    COMPUTED.extend("xx")
+    monkeypatch.setattr(Squares, "findings", lambda self, results: [])
+    outcome = conduct(squares, Size.QUICK, tmp_path)
+    assert not outcome.confirmed
+    publish(outcome, tmp_path / "pages")
+    assert (tmp_path / "pages" / "squares.md").exists()

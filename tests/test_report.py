@@ -1,0 +1,288 @@
+"""A whole run: what is measured, the folder it leaves, going on when interrupted, reading back.
+
+All tests share one experiment, whose three runs converge, converge and diverge.
+"""
+
+import json
+import re
+import shutil
+import sys
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import thalweg as tw
+from thalweg import cli, experiment, report
+from thalweg.experiment import performance
+from thalweg.experiment.pieces import FOLDER
+
+FILE = """
+title = "Three <runs>"
+data = {source = "target", matrix = [[0.8, -0.6]]}
+network = {depth = 2, width = 2}
+start = {kind = "aligned", norm = 0.2, cosine = 0.6}
+training = {learning_rate = [0.02, 0.1, 2.5], time = 30.0, records = 50}
+"""
+PICTURES = ("loss", "distance", "sharpness", "smallest", "balance", "alignment", "overview")
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return experiment.from_toml(FILE)
+
+
+@pytest.fixture(scope="module")
+def results(settings):
+    return experiment.perform(settings)
+
+
+@pytest.fixture(scope="module")
+def written(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    report.write(results, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(settings):
+    objective = experiment.objective(settings)
+    return objective, experiment.start(settings, objective)
+
+
+@pytest.fixture
+def thalweg(monkeypatch, capsys):
+    """Run a command; its exit code, and what it printed on both streams."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["thalweg", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+def descent_by_hand(rate, steps, start):
+    """Plain NumPy: the gradients of 1/2 |W_2 W_1 - target|^2."""
+    first, second = (np.array(layer) for layer in start)
+    points = [(first, second)]
+    for _ in range(steps):
+        error = second @ first - np.array([[0.8, -0.6]])
+        first, second = first - rate * second.T @ error, second - rate * error @ first.T
+        points.append((first, second))
+    return points
+
+
+def test_what_is_recorded_is_what_plain_arithmetic_gives(results, built):
+    run = results.sel(learning_rate=0.1)
+    points = descent_by_hand(0.1, 300, built[1])
+    records = run.step.values.astype(int)
+    assert records[0] == 0
+    assert records[-1] == 300
+    assert records.size <= 51
+    losses = [np.sum((b @ a - [[0.8, -0.6]]) ** 2) / 2 for a, b in points]
+    # 300 steps of order one, rounded at each.
+    np.testing.assert_allclose(run.loss, np.array(losses)[records], rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(run.excess, np.array(losses)[records], rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(run.time, 0.1 * records)
+    gaps = [b.T @ b - a @ a.T for a, b in points]
+    nuclear = np.array([np.linalg.norm(gap, "nuc") for gap in gaps])
+    np.testing.assert_allclose(run.imbalance, nuclear[records], atol=1e-13)
+
+
+def test_both_ends_of_the_spectrum_are_the_dense_ones(results, built):
+    objective, start = built
+    points = descent_by_hand(0.1, 300, start)
+    run = results.sel(learning_rate=0.1)
+    flat, unflatten = jax.flatten_util.ravel_pytree(start)
+    hessian = jax.jit(jax.hessian(lambda point: objective(unflatten(point))))
+    for record in (0, 7, -1):
+        point = points[int(run.step[record])]
+        values = np.linalg.eigvalsh(hessian(jnp.concatenate([layer.ravel() for layer in point])))
+        scale = np.abs(values).max()
+        # The tolerance that was asked for is a millionth of the norm.
+        np.testing.assert_allclose(run.sharpness[record], values[-1], atol=1e-6 * scale)
+        np.testing.assert_allclose(run.smallest_eigenvalue[record], values[0], atol=1e-6 * scale)
+    assert flat.size == results.attrs["weights"]
+
+
+def test_distances_are_those_to_the_flow_and_lie_in_their_tubes(results, built):
+    objective, start = built
+    run = results.sel(learning_rate=0.1)
+    points = descent_by_hand(0.1, 300, start)
+    times = run.time.values[1::10]
+    exact = tw.flow(objective, start, times=times, rtol=1e-10, atol=1e-12)
+    for place, record in enumerate(range(1, run.time.size, 10)):
+        here = points[int(run.step[record])]
+        gap = np.sqrt(
+            sum(np.sum((a[place] - b) ** 2) for a, b in zip(exact.weights, here, strict=True))
+        )
+        # Two flows with errors of about their tolerances.
+        np.testing.assert_allclose(run.distance[record], gap, atol=1e-7)
+    slack = float(results.flow_error.max())
+    for rate in (0.02, 0.1):
+        run = results.sel(learning_rate=rate)
+        assert bool((run.distance <= run.distance_upper + slack).all())
+        assert bool((run.distance >= run.distance_lower - slack).all())
+        assert float(run.proven_until) > 0
+
+
+def test_a_run_that_diverges_says_when_and_disturbs_nobody(results):
+    rows = report.summary(results)
+    assert [row["outcome"] for row in rows] == ["converged", "converged", "diverged"]
+    assert rows[2]["diverged_at"] == int(results.diverged_at[2])
+    assert 0 < rows[2]["diverged_at"] <= 12
+    assert bool(results.sharpness.sel(learning_rate=0.1).notnull().all())
+
+
+def test_theory_is_next_to_what_was_measured(results):
+    # Of one output and depth 2 with white data: 2 scale L |w|^{2 - 2/L} = 2, |w| = 1.
+    assert float(results.least_sharpness) == pytest.approx(2, rel=1e-6)
+    assert float(results.sharpness.sel(learning_rate=0.1)[-1]) >= 2 - 1e-6
+    found = json.loads(results.attrs["certificates"])
+    assert found["learning_rate"] == 0.02
+    assert found["violated"] == []
+    assert found["applying"] > 0
+    questions = {each["question"]: each for each in found["answers"]}
+    values = [
+        float(row["value"]) for row in questions["sharpness of the minimiser, at least"]["rows"]
+    ]
+    assert values == sorted(values, reverse=True)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stage", ["tube", "balance"])
+def test_an_interrupted_run_goes_on_and_comes_to_the_same(
+    settings, results, thalweg, tmp_path, monkeypatch, stage
+):
+    def stop(at, share):
+        if (at, share) == (stage, 0.0):
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        experiment.perform(settings, progress=stop, kept_in=tmp_path / "out")
+    kept = sorted(path.stem for path in (tmp_path / "out" / FOLDER).glob("*/*.npz"))
+    assert {"descent-0", "descent-2", "flow-0"} <= set(kept)
+
+    def never(*_, **__):
+        raise AssertionError("this was done already")
+
+    monkeypatch.setattr(performance, "descent_arrays", never)
+    monkeypatch.setattr(performance, "flow_arrays", never)
+    if stage == "balance":
+        monkeypatch.setattr(performance, "_tube_arrays", never)
+        monkeypatch.setattr(performance, "_spectrum_arrays", never)
+    # Drawing takes longest, and is looked at elsewhere.
+    monkeypatch.setattr(report, "draw", lambda _, folder: folder / "report.html")
+    (tmp_path / "experiment.toml").write_text(FILE)
+    code, printed, _ = thalweg("run", tmp_path / "experiment.toml", "--out", tmp_path / "out")
+    assert code == 0
+    assert f"Report: {tmp_path / 'out' / 'report.html'}" in printed
+    assert not (tmp_path / "out" / FOLDER).exists()
+    again = xr.open_zarr(tmp_path / "out" / "results.zarr")
+    xr.testing.assert_identical(again.drop_attrs().compute(), results.drop_attrs())
+    assert again.attrs["certificates"] == results.attrs["certificates"]
+
+
+def test_pieces_of_another_experiment_are_not_taken(settings, tmp_path):
+    def stop(at, share):
+        if at == "flow":
+            raise Interrupted
+
+    other = experiment.changed(settings, {"start.cosine": 0.5})
+    for each in (settings, other):
+        with pytest.raises(Interrupted):
+            experiment.perform(each, progress=stop, kept_in=tmp_path)
+    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+
+
+def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
+    text = (written / "report.html").read_text("utf-8")
+    for name in PICTURES:
+        assert (written / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (written / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    assert text.count("data:image/png;base64,") == len(PICTURES) - 1
+    # A file of its own: nothing is fetched, and nothing tells where it was made.
+    assert not re.search(r'(src|href)="(?!data:)', text)
+    assert "<h1>Three &lt;runs&gt;</h1>" in text
+    assert not re.search(r"/(tmp|home|root|work)/", re.sub(r"base64,[^\"]*", "", text))
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert len(captions) == 6
+    assert all(len(each) > 60 and each.endswith(".") and "nan" not in each for each in captions)
+    assert "every measured distance lies in its band" in text
+    assert "What does not apply, and why" in text
+    assert experiment.read(written / "experiment.toml") == settings
+    assert not list(written.glob("*.part*"))
+
+
+def test_sentences_follow_the_data(results):
+    from thalweg.report.captions import captions
+
+    told = captions(results)
+    assert "diverge" in report.findings(results)[0]
+    assert "It rises on the way at η = 2.5." in told["loss"]
+    broken = results.assign(distance_upper=results.distance_upper / 1e3)
+    assert "outside of them, which must not be" in captions(broken)["distance"]
+    calm = results.sel(learning_rate=[0.02, 0.1])
+    assert "It never rises." in captions(calm)["loss"]
+    assert "stays below at every learning rate" in captions(calm)["sharpness"]
+
+
+def test_show_says_it_again_and_draws_it_again(written, thalweg, tmp_path):
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    code, printed, _ = thalweg("show", tmp_path)
+    assert code == 0
+    assert "Three <runs>" in printed
+    assert "Of " in printed
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "loss.png").unlink()
+    code, printed, _ = thalweg("show", tmp_path / "results.zarr", "--figures", "--json")
+    assert code == 0
+    found = json.loads(printed)
+    assert found["report"] == str(tmp_path / "report.html")
+    assert [row["learning_rate"] for row in found["runs"]] == [0.02, 0.1, 2.5]
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "loss.png").exists()
+    code, _, complaint = thalweg("show", tmp_path / "none")
+    assert code == 2
+    assert "does not exist" in complaint
+
+
+def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_path):
+    """No flow, no tube, no theory: the report still stands."""
+    other = experiment.from_toml(
+        """
+        data = {source = "digits", samples = 12, only = [0, 1]}
+        network = {kind = "homogeneous", hidden = [3]}
+        start = {kind = "xavier_uniform"}
+        training = {learning_rate = 0.5, steps = 20, records = 4}
+        flow = {enabled = false, tube = "off"}
+        curvature = {records = 2}
+        certificates = {enabled = false}
+        """
+    )
+    results = experiment.perform(other)
+    assert bool(results.minimum.isnull())
+    assert bool((results.excess == results.loss).all())
+    assert "flow_time" not in results.coords
+    assert int(results.sharpness.notnull().sum()) == 2
+    assert 0 <= float(results.accuracy[0, -1]) <= 1
+    objective = experiment.objective(other)
+    norms = [float(jnp.sum(layer**2)) for layer in experiment.start(other, objective)]
+    gap = max(abs(high - low) for low, high in pairwise(norms))
+    assert float(results.imbalance[0, 0]) == pytest.approx(gap)
+    text = report.write(results, tmp_path).read_text("utf-8")
+    assert "The flow was not asked for" in text
+    assert "<h2>What is guaranteed</h2>" not in text
+    assert not (tmp_path / "distance.png").exists()
+    assert set(report.table(results)[0]) == {
+        "rate", "outcome", "loss", "accuracy", "2 / rate", "sharpness",
+    }  # fmt: skip

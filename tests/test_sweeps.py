@@ -1,0 +1,378 @@
+"""Sweeps: the numbers of single runs, whatever the company, the interruptions and the order."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import thalweg as tw
+from thalweg import experiment, storage
+from thalweg._checks import InputError
+from thalweg.experiment import from_values
+from thalweg.sweeps import local, merge, performing, sweep
+from thalweg.sweeps.runs import known_minimum
+
+SMALL = {
+    "data": {"features": 2, "samples": 6},
+    "network": {"depth": 3},
+    "training": {"learning_rate": 0.1, "steps": 50},
+    "sweeping": {"records": 7},
+}
+GRIDS = [
+    {
+        "training.learning_rate, training.steps": [[0.05, 40], [5.0, 30]],
+        "start.scale": [0.4, 0.8],
+        "start.seed": [3, 1],
+    },
+    {
+        "training.learning_rate, training.steps": [[0.05, 40]],
+        "start.scale": [0.8],
+        "start.seed": [1, 9],
+    },
+]
+DATA_SEEDS = {"data.seed": [0, 1, 2, 3], "start.seed": [0, 1]}
+NO_SPECTRUM = {"curvature": {"enabled": False}}  # where it is not the point: it takes compiling
+
+
+def small(*grids, **changes):
+    return from_values({**SMALL, **changes, "sweep": list(grids)})
+
+
+def four_blocks():
+    return small(DATA_SEEDS, **NO_SPECTRUM)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def swept() -> xr.Dataset:
+    return sweep(small(*GRIDS, curvature={"tolerance": 1e-9}))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A sweep that nobody interrupted: four groups, four blocks."""
+    folder = tmp_path_factory.mktemp("whole")
+    sweep(four_blocks(), folder)
+    return folder
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def test_the_grids_span_one_dataset(swept):
+    assert dict(swept.sizes) == {"learning_rate": 2, "scale": 2, "seed": 3, "record": 7}
+    assert swept.seed.values.tolist() == [1, 3, 9]
+    assert swept.steps.values.tolist() == [40, 30]
+    has_run = swept.last_step.notnull()
+    assert int(has_run.sum()) == 9  # 8, and 2 of which one is the same
+    assert bool(has_run.sel(learning_rate=0.05, scale=0.8, seed=9))
+    np.testing.assert_array_equal(swept.loss.notnull().any("record"), has_run)
+
+
+@pytest.mark.parametrize("cell", [(0.05, 0.4, 3), (0.05, 0.8, 1), (5.0, 0.8, 3), (0.05, 0.8, 9)])
+def test_every_run_is_what_it_is_alone(swept, cell):
+    """Oracles: one descent of one network, and the eigenvalues of its dense Hessian."""
+    rate, scale, seed = cell
+    alone = small(start={"scale": scale, "seed": seed})
+    built = experiment.objective(alone)
+    start = experiment.start(alone, built)
+    found = swept.sel(learning_rate=rate, scale=scale, seed=seed)
+    steps = int(found.steps)
+    run = tw.descend(
+        built, start, learning_rate=rate, steps=steps, record_every=7 if rate < 1 else 5
+    )
+    held = found.step.notnull().values
+    np.testing.assert_array_equal(found.step.values[held], run.steps)
+    np.testing.assert_array_equal(found.loss.values[held], run.loss)  # the same to the last bit
+    np.testing.assert_array_equal(found.time.values[held], run.times)
+    np.testing.assert_array_equal(found.final_loss, run.loss[-1])
+    np.testing.assert_array_equal(found.excess_loss, run.loss[-1] - built.problem.minimum)
+    diverged = np.nan if run.diverged_at is None else run.diverged_at
+    np.testing.assert_array_equal(found.diverged_at, diverged)
+    for when, point in (("initial", start), ("final", run.final)):
+        if not np.isfinite(np.concatenate([array.ravel() for array in point])).all():
+            assert np.isnan(found[f"{when}_sharpness"])
+            continue
+        values = np.linalg.eigvalsh(np.asarray(built.hessian(point)))
+        # Asked for 1e-9 of the norm; each number says how far off it may be.
+        for name, value in (("sharpness", values[-1]), ("smallest_eigenvalue", values[0])):
+            error = float(found[f"{when}_{name}_error"])
+            assert abs(found[f"{when}_{name}"] - value) <= error + 1e-14
+            assert error <= 1e-8 * np.abs(values).max()
+    if run.diverged_at is None:
+        product = np.linalg.multi_dot([np.asarray(array) for array in run.final[::-1]])
+        squared = np.sum((product - np.asarray(built.problem.minimiser)) ** 2)
+        # Both round the product a few times, which the square doubles times the distance.
+        np.testing.assert_allclose(
+            found.squared_distance, squared, rtol=1e-12, atol=1e-14 * np.sqrt(squared)
+        )
+        ends = [float(found[f"{when}_sharpness"]) for when in ("initial", "final")]
+        assert float(found.largest_sharpness) == max(ends)
+
+
+def test_the_spectrum_at_every_record():
+    """Oracle: dense eigenvalues at the recorded weights of the run alone."""
+    grid = {"start.scale": [0.7], "start.seed": [5, 6]}
+    found = sweep(small(grid, sweeping={"records": 4, "spectrum_at_records": True}))
+    alone = small(start={"scale": 0.7, "seed": 6})
+    built = experiment.objective(alone)
+    run = tw.descend(
+        built, experiment.start(alone, built), learning_rate=0.1, steps=50, record_every=13
+    )
+    spectra = [
+        np.linalg.eigvalsh(np.asarray(built.hessian(tuple(a[i] for a in run.weights))))
+        for i in range(run.steps.size)
+    ]
+    one = found.sel(scale=0.7, seed=6)
+    for name, place in (("sharpness", -1), ("smallest_eigenvalue", 0)):
+        # Asked for 1e-6 of the norm.
+        scale = max(np.abs(values).max() for values in spectra)
+        exact = [values[place] for values in spectra]
+        np.testing.assert_allclose(one[name], exact, rtol=0, atol=1e-6 * scale)
+    assert float(one.largest_sharpness) == float(one.sharpness.max())
+    assert float(one.lowest_eigenvalue) == float(one.smallest_eigenvalue.min())
+
+
+def test_each_field_reaches_its_runs():
+    """Oracle: the experiments changed one by one."""
+    grid = {"network.depth": [1, 2], "data.seed": [0, 7], "start.kind": ["balanced", "identity"]}
+    plain = small(grid, **NO_SPECTRUM)
+    found = sweep(plain)
+    assert "final_sharpness" not in found
+    for depth, seed, kind in [(1, 0, "identity"), (2, 7, "balanced"), (2, 0, "identity")]:
+        alone = experiment.changed(
+            plain, {"network.depth": depth, "data.seed": seed, "start.kind": kind}
+        )
+        built = experiment.objective(alone)
+        run = tw.descend(
+            built, experiment.start(alone, built), learning_rate=0.1, steps=50, record_every=50
+        )
+        loss = found.final_loss.sel(depth=depth, seed=seed, kind=kind)
+        np.testing.assert_array_equal(loss, run.loss[-1])
+
+
+def test_a_time_becomes_as_many_steps_as_each_rate_needs():
+    training = {"time": 2.0, "learning_rate": [0.05, 0.2]}
+    found = sweep(small({"start.seed": [0]}, training=training, **NO_SPECTRUM))
+    assert found.last_step.values.ravel().tolist() == [40, 10]
+
+
+def test_the_minimum_is_told_only_where_it_is_known():
+    built = experiment.objective(small())
+    assert known_minimum(built) == float(built.problem.minimum)
+    narrow = small(data={"source": "target", "matrix": [[2.0, 0.0], [0.0, 1.0]]})
+    assert known_minimum(experiment.objective(narrow)) == 0.0
+    for change in (
+        {"network.width": 1},  # a product of rank one cannot be the target
+        {"loss.weight_decay": 0.1},
+    ):
+        assert np.isnan(known_minimum(experiment.objective(experiment.changed(narrow, change))))
+
+
+# --- interruptions -------------------------------------------------------------------------------
+
+
+def test_an_interrupted_sweep_goes_on_and_computes_nothing_twice(whole, tmp_path, monkeypatch):
+    computed: list[int] = []
+    compute = local.compute
+
+    def fail_at_the_third(task, note):
+        if len(computed) == 2:
+            raise KeyboardInterrupt
+        computed.append(task.number)
+        return compute(task, note)
+
+    monkeypatch.setattr(local, "compute", fail_at_the_third)
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 1)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(four_blocks(), tmp_path)
+    so_far = storage.open_results(tmp_path)
+    assert "2 of 4" in so_far.attrs["unfinished"]
+    assert int(so_far.last_step.notnull().sum()) == 4
+
+    monkeypatch.setattr(
+        local, "compute", lambda task, note: computed.append(task.number) or compute(task, note)
+    )
+    told: list[tuple[int, int]] = []
+    sweep(four_blocks(), tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert sorted(computed) == [0, 1, 2, 3]
+    assert told[0] == (200, 400)
+    assert told[-1] == (400, 400)
+    assert files_of(tmp_path / "results.zarr") == files_of(whole / "results.zarr")
+
+
+def test_a_finished_sweep_is_only_read(whole, monkeypatch):
+    monkeypatch.setattr(local, "compute", None)
+    again = sweep(four_blocks(), whole)
+    assert again.sizes["data_seed"] == 4
+
+
+def test_another_sweep_in_the_folder_is_refused_unless_fresh(tmp_path):
+    first, second = (
+        small({"start.seed": [0]}, **NO_SPECTRUM),
+        small({"start.seed": [1]}, **NO_SPECTRUM),
+    )
+    sweep(first, tmp_path)
+    with pytest.raises(InputError, match="another grid; give another `--out`, or `--fresh`"):
+        sweep(second, tmp_path)
+    with pytest.raises(InputError, match="a sweep of another experiment"):
+        sweep(small({"start.seed": [0]}, network={"depth": 2}, **NO_SPECTRUM), tmp_path)
+    (tmp_path / "mine.txt").write_text("kept")
+    assert sweep(second, tmp_path, fresh=True).seed.values.tolist() == [1]
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_results_of_another_command_are_not_touched(tmp_path):
+    storage.write_results(xr.Dataset({"loss": 1.0}), tmp_path)
+    with pytest.raises(InputError, match="results of another command"):
+        sweep(small({"start.seed": [0]}, **NO_SPECTRUM), tmp_path, fresh=True)
+    assert float(storage.open_results(tmp_path).loss) == 1.0
+
+
+def test_a_full_disk_is_said_and_finished_blocks_stay(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 1)
+    write, written = storage.blocks._write_block, []
+
+    def until_full(path, block):
+        write(path, block)
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.blocks, "_write_block", until_full)
+    with pytest.raises(InputError, match="must have room for the results, but it is full"):
+        sweep(four_blocks(), tmp_path)
+    assert int(storage.open_results(tmp_path).last_step.notnull().sum()) == 4
+    assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.setattr(storage.blocks, "_write_block", write)
+    sweep(four_blocks(), tmp_path)
+    assert files_of(tmp_path / "results.zarr") == files_of(whole / "results.zarr")
+
+
+def test_a_folder_that_cannot_be_is_said_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "compute", None)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="must go to a folder that can be written to"):
+        sweep(small({"start.seed": [0]}, **NO_SPECTRUM), tmp_path / "file" / "inside")
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import thalweg
+from thalweg.experiment import from_toml
+from thalweg.sweeps import sweep
+text, out, moments = sys.argv[1], Path(sys.argv[2]), [int(each) for each in sys.argv[3:]]
+for blocks in moments:  # one process per moment, without importing everything anew
+    child = os.fork()
+    if child == 0:
+        sweep(from_toml(text), out)
+        os._exit(0)
+    while len(list(out.glob("blocks/*.zip"))) < blocks:
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "it ended before it was killed"
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+sweep(from_toml(text), out)
+"""
+
+
+def test_kill_9_loses_nothing_and_changes_no_bit(whole, tmp_path):
+    """Killed at once, and with one and three of four blocks done: the same store, byte by byte."""
+    text = experiment.to_toml(four_blocks())
+    where = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    where["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, text, str(tmp_path / "out"), "0", "1", "3"],
+        env=where, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert files_of(tmp_path / "out" / "results.zarr") == files_of(whole / "results.zarr")
+
+
+# --- a cluster -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # dask's own, when a worker is killed
+def test_a_cluster_that_loses_a_worker_finds_the_same(whole, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+        told: list[int] = []
+
+        def progress(done: int, total: int) -> None:
+            if done and not told[-1]:  # one block is there, three are not
+                os.kill(victim, signal.SIGKILL)
+            told.append(done)
+
+        address = cluster.scheduler_address
+        sweep(four_blocks(), tmp_path, scheduler=address, progress=progress)
+    assert told[-1] == 400
+    assert files_of(tmp_path / "results.zarr") == files_of(whole / "results.zarr")
+
+
+def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
+    cluster = pytest.importorskip("thalweg.sweeps.cluster")
+    monkeypatch.setattr(cluster, "_SECONDS_TO_CONNECT", 0.2)
+    with pytest.raises(InputError, match="must answer at tcp://127"):
+        sweep(small({"start.seed": [0]}, **NO_SPECTRUM), scheduler="tcp://127.0.0.1:1")
+
+
+# --- merging -------------------------------------------------------------------------------------
+
+
+def test_two_sweeps_become_one(tmp_path):
+    """Oracle: the sweep over both grids at once."""
+    grids = [
+        {"training.learning_rate, training.steps": [[0.2, 9], [0.1, 18]], "start.seed": [0, 1]},
+        {"training.learning_rate, training.steps": [[0.1, 18], [0.3, 6]], "start.seed": [1, 4]},
+    ]
+    for number, grid in enumerate(grids):
+        sweep(small(grid, **NO_SPECTRUM), tmp_path / str(number))
+    merged = merge(tmp_path / "0", tmp_path / "1", tmp_path / "both")
+    together = sweep(small(*grids, **NO_SPECTRUM))
+    xr.testing.assert_equal(merged.load(), together)
+    with pytest.raises(InputError, match="must be a new folder"):
+        merge(tmp_path / "0", tmp_path / "1", tmp_path / "both")
+    sweep(small(grids[0], network={"depth": 2}, **NO_SPECTRUM), tmp_path / "other")
+    with pytest.raises(InputError, match="differ in their experiment"):
+        merge(tmp_path / "0", tmp_path / "other", tmp_path / "new")
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_commands(tmp_path, monkeypatch):
+    from thalweg.cli import sweeping
+    from thalweg.cli.base import app
+
+    assert sweeping
+    monkeypatch.chdir(tmp_path)
+    Path("grid.toml").write_text(experiment.to_toml(small({"start.seed": [0, 1]}, **NO_SPECTRUM)))
+    arguments = ["sweep", "grid.toml", "--set", "start.scale=0.5", "--json"]
+    shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert json.loads(shown.stdout)["runs"] == 2
+    found = storage.open_results("thalweg-sweep")
+    assert experiment.from_toml(found.attrs["experiment"]).start.scale == 0.5
+    assert Path("thalweg-sweep/experiment.toml").is_file()
+
+
+def test_the_example_is_the_figure_of_the_paper():
+    path = Path(__file__).parents[1] / "examples" / "marion2024-fig1.toml"
+    plan = performing.make_plan(experiment.read(path), path.parent)
+    assert plan.works().sum() == 13_200_000
+    assert len(plan.grid.points) == 1600
+    assert plan.grid.shape == (5, 10, 80)
