@@ -229,6 +229,15 @@ def test_sentences_follow_the_data(results):
     told = captions(results)
     assert "diverge" in report.findings(results)[0]
     assert "It rises on the way at η = 2.5." in told["loss"]
+    assert "known to" not in told["distance"]
+    rough = results.assign(flow_error=results.flow_error * 0 + 0.5)
+    assert "the flow itself is known to about 0.5" in report.findings(rough)[1]
+    assert "the flow itself is known to about 0.5" in captions(rough)["distance"]
+    blind = results.assign_attrs(
+        certificates=results.attrs["certificates"].replace('"followed": true', '"followed": false')
+    )
+    assert "along the run none was seen to fail" in report.findings(results)[-1]
+    assert "at the start alone" in report.findings(blind)[-1]
     broken = results.assign(distance_upper=results.distance_upper / 1e3)
     assert "outside of them, which must not be" in captions(broken)["distance"]
     calm = results.sel(learning_rate=[0.02, 0.1])

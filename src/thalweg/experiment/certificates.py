@@ -18,6 +18,7 @@ def as_plain(found: Guarantees, measured: Measured) -> Plain:
         "learning_rate": found.case.learning_rate,
         "target_loss": found.case.target_loss,
         "radius": found.case.radius,
+        "followed": found.case.run is not None,
         "checked": len(found),
         "applying": len(found.applying),
         "violated": [each.reference for each in found.violated],

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import xarray as xr
+from threadpoolctl import ThreadpoolController
 
 from thalweg._checks import InputError
 from thalweg._typing import Weights
@@ -68,7 +69,10 @@ def perform(
     weights = building.start(experiment, objective)
     settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))
     pieces = Pieces(kept_in, settings, jax.tree.leaves(objective), weights)
-    return _Work(experiment, objective, weights, pieces, progress).results()
+    work = _Work(experiment, objective, weights, pieces, progress)
+    # LAPACK's threads wait for each other on the many small matrices of tubes and certificates.
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        return work.results()
 
 
 @dataclass(frozen=True)

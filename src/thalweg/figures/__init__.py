@@ -9,3 +9,4 @@ from thalweg.figures.overview import overview as overview
 from thalweg.figures.phase import phase_map as phase_map
 from thalweg.figures.style import PALETTE as PALETTE
 from thalweg.figures.style import STYLE as STYLE
+from thalweg.figures.style import plain_log_ticks as plain_log_ticks

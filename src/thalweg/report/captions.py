@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from thalweg.report.summary import summary
-from thalweg.report.wording import by_rate, each_run, number, rates_of
+from thalweg.report.wording import by_rate, doubt, each_run, number, rates_of
 
 _ROUGHLY = 1e-3  # relative: differences below this are not worth a word
 
@@ -52,7 +52,10 @@ def _about_distance(results: xr.Dataset) -> str:
         for row in summary(results)
         if row["farthest"] is not None and row["outcome"] != "diverged"
     ]
-    text += f"At most it is {by_rate(far)}. " if far else ""
+    least = min(
+        (row["farthest"] for row in summary(results) if row["farthest"] is not None), default=0.0
+    )
+    text += f"At most it is {by_rate(far)}{doubt(results, least)}. " if far else ""
     if not bool((results.proven_until > 0).any()):
         return text + (results.attrs["no_tube"] or "Nothing is proven of it beyond the start.")
     until = [
@@ -66,7 +69,7 @@ def _about_distance(results: xr.Dataset) -> str:
         return f"{text}."
     if outside:
         return f"{text}; {outside} measured distances lie outside of them, which must not be."
-    return f"{text}; every measured distance lies in its band."
+    return f"{text}; every measured distance lies in its band, up to the error of the flow."
 
 
 def _about_sharpness(results: xr.Dataset) -> str:

@@ -40,8 +40,11 @@ details { margin: .8rem 0; } summary { cursor: pointer; }
 pre { background: var(--card); padding: .8rem; overflow-x: auto; font-size: .82rem;
   border-radius: 6px; }
 @media (max-width: 40rem) {
-  table.numbers { font-size: .74rem; } table.numbers th, table.numbers td { padding-right: .45rem;
-    white-space: normal; }
+  table.numbers thead { display: none; }
+  table.numbers, table.numbers tbody, table.numbers tr { display: block; }
+  table.numbers tr { padding: .4rem 0; border-bottom: 1px solid var(--line); }
+  table.numbers td { display: inline-block; border: 0; padding: 0 .9rem 0 0; }
+  table.numbers td::before { content: attr(data-name) ": "; color: var(--soft); }
   table.stack thead { display: none; }
   table.stack, table.stack tbody, table.stack tr, table.stack td { display: block; }
   table.stack tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from thalweg.report.summary import summary
-from thalweg.report.wording import count, number, rates_of
+from thalweg.report.wording import count, doubt, number, rates_of
 
 
 def setting(results: xr.Dataset) -> str:
@@ -72,6 +72,7 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
         f"At η = {near['learning_rate']:g} it never is farther than {number(near['farthest'])} "
         "from the gradient flow"
     )
+    text += doubt(results, near["farthest"])
     proven = near["proven_until"]
     if proven > 0:
         end = float(results.time.sel(learning_rate=near["learning_rate"]).max())
@@ -105,7 +106,9 @@ def _guaranteed(results: xr.Dataset) -> str:
     )
     if found["violated"]:
         return f"{text}; {', '.join(found['violated'])} did not keep what they promise."
-    return f"{text}, and none was seen to fail." if found["compared"] else f"{text}."
+    if not found["followed"]:
+        return f"{text}; they were checked at the start alone, not along the run."
+    return f"{text}, and along the run none was seen to fail."
 
 
 def _is_are(things: list[Any]) -> str:

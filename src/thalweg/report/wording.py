@@ -42,3 +42,10 @@ def each_run(results: xr.Dataset) -> Iterable[tuple[float, xr.Dataset]]:
     for number, rate in enumerate(results.learning_rate.values):
         run = results.isel(learning_rate=number)
         yield float(rate), run.isel(record=run.time.notnull().values)
+
+
+def doubt(results: xr.Dataset, distance: float) -> str:
+    """How well the flow itself is known, where a distance to it is not far above that."""
+    error = float(results.flow_error.max()) if "flow_error" in results else 0.0
+    known = error <= 0.01 * distance
+    return "" if known else f" (the flow itself is known to about {number(error, 2)})"

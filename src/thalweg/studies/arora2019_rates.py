@@ -12,7 +12,7 @@ from typing_extensions import override
 from thalweg import initialisation
 from thalweg._typing import Weights
 from thalweg.dynamics import descend
-from thalweg.figures import PALETTE, STYLE
+from thalweg.figures import PALETTE, STYLE, plain_log_ticks
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
@@ -152,6 +152,7 @@ what descent bears: convergence is hardly slower up to imbalances of order one.
                     right.loglog(row.imbalance, row.unbalanced, "o-", color=colour)
                     right.axhline(float(row.promised_unbalanced), color=colour, linestyle=":")
                     right.axvline(float(row.allowed_imbalance), color=colour, linewidth=0.7)
+            plain_log_ticks(left.xaxis, left.yaxis, right.yaxis)
             left.set_xlabel("deficiency margin c")
             left.set_ylabel("rate of the loss per time")
             left.set_title("Balanced starts (dotted: promised)")

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
-from matplotlib.ticker import LogLocator, NullFormatter
 from typing_extensions import override
 
 from thalweg import data, initialisation
@@ -22,7 +21,7 @@ from thalweg.curvature import (
 )
 from thalweg.dynamics import descend, flow
 from thalweg.dynamics.escape import escape
-from thalweg.figures import PALETTE, STYLE
+from thalweg.figures import PALETTE, STYLE, plain_log_ticks
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
@@ -157,10 +156,7 @@ grows, and descent follows it until it meets 2/eta, where it stays.
             axes.set_yscale("log")
             top = max(2.2 * float(results.most), 1.3 * float(results.flow.median("seed").max()))
             axes.set_ylim(float(results.least) / 1.4, top)
-            for axis in (axes.xaxis, axes.yaxis):
-                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                axis.set_major_formatter("{x:g}")
-                axis.set_minor_formatter(NullFormatter())
+            plain_log_ticks(axes.xaxis, axes.yaxis)
             axes.set_xlabel("scale of the Gaussian start")
             axes.set_ylabel("sharpness of the minimiser found")
             axes.set_title("Median and range over seeds; dashed: 2/learning rate")

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from thalweg import initialisation
 from thalweg.dynamics import descend, distance, flow
-from thalweg.figures import PALETTE, STYLE
+from thalweg.figures import PALETTE, STYLE, plain_log_ticks
 from thalweg.objective import Objective
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
@@ -41,9 +41,11 @@ of 1e-10, and the tube is made from the descent run alone.
     comparison: ClassVar[str] = """
 elkabetz2021 (section 8) conjecture that weight decay brings descent closer to the flow, because
 it raises the smallest eigenvalue of the Hessian everywhere. Seen here: yes, for both kinds of
-starts; the largest distance falls slowly with the decay, because most of it arises on the way out
-of the saddle, and the last distance falls fast, because minimisers become isolated and the error
-contracts. The proven bound falls along with the true one.
+starts.
+The largest distance falls slowly with the decay, by a fifth at 0.2, because most of it arises on
+the way out of the saddle. The last distance of the balanced start falls by a factor of 400,
+because minimisers become isolated and the error contracts; that of the Gaussian starts, which
+begin farther out, by a third. The proven bounds fall along with the true ones.
 """
 
     @classmethod
@@ -119,7 +121,7 @@ contracts. The proven bound falls along with the true one.
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         with plt.rc_context(STYLE):
-            figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained")
+            figure, panels = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")
             for axes, (name, bound, title) in zip(
                 panels,
                 (
@@ -134,12 +136,12 @@ contracts. The proven bound falls along with the true one.
                     values = results.where(chosen).median("start")
                     axes.plot(results.weight_decay, values[name], "o-", color=colour, label=label)
                     proven = values[bound].where(np.isfinite(values[bound]))
-                    axes.plot(
-                        results.weight_decay, proven, ":", color=colour, label="proven, at most"
-                    )
+                    axes.plot(results.weight_decay, proven, ":", color=colour, label="proven")
                 axes.set_yscale("log")
                 axes.set_xlabel("weight decay")
                 axes.set_ylabel("distance to the flow")
                 axes.set_title(title)
-            panels[0].legend()
+            plain_log_ticks(panels[0].yaxis)
+            handles, labels = panels[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower center", ncols=4)
         return {"distance": figure}
