@@ -31,13 +31,14 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	$(BIN)/thalweg bench
 
-# What is written by the code: the page of all statements.
+# What is written by the code: the pages of all statements and of all settings.
 docs: $(READY)
 	$(BIN)/python docs/write_theorems.py
+	$(BIN)/python docs/write_experiments.py
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) thalweg-run
+	rm -rf $(VENV) thalweg-run thalweg-sweep thalweg-studies

@@ -16,12 +16,13 @@ NAMES = [name for name in studies.STUDIES if name.startswith("thalweg-")]
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_confirmed_and_could_fail(name, tmp_path):
     (study,) = studies.find([name])
+    open_before = plt.get_fignums()
     outcome = conduct(study, Size.QUICK, tmp_path)
     results = xr.open_zarr(outcome.folder / "results.zarr", chunks=None).load()
     assert_confirmed_and_refutable(study.of_size(Size.QUICK), results)
     assert outcome.confirmed
     assert all(picture.stat().st_size > 10_000 for picture in outcome.pictures)
-    assert not plt.get_fignums()  # pictures are closed
+    assert plt.get_fignums() == open_before  # pictures are closed
 
 
 def test_the_largest_rate_is_found_to_a_percent():

@@ -10,6 +10,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from thalweg._checks import InputError
 from thalweg._version import __version__
@@ -28,7 +29,8 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        err.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        # Escaped, because a message may speak of a table such as [training].
+        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -37,7 +39,7 @@ def main() -> None:
 def _stop_at_once(*_: Any) -> None:
     """End here: an exception cannot be thrown through compiled code, and would crash inside of it.
 
-    Commands write their results in one go at the end, so that nothing half done is left behind.
+    What commands have finished is on the disk, whole, and the same command goes on from there.
     """
     err.show_cursor(True)
     err.print("interrupted", highlight=False)
