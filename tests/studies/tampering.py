@@ -1,9 +1,14 @@
 """Every finding of a study must be able to fail: data that were tampered with do not confirm it."""
 
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 
-from thalweg.studies import AbstractStudy
+from thalweg import studies
+from thalweg.storage import open_results
+from thalweg.studies import AbstractStudy, Size, conduct
 from thalweg.theorems.certificate import Verdict
 
 
@@ -35,3 +40,14 @@ def assert_confirmed_and_refutable(study: AbstractStudy, results: xr.Dataset) ->
                     able.add(index)
     stuck = [findings[index].statement for index in range(len(findings)) if index not in able]
     assert not stuck, f"no tampering makes these fail: {stuck}"
+
+
+def assert_quick_study_holds(name: str, folder: Path) -> None:
+    """The quick study of this name is confirmed, refutable, and draws pictures that it closes."""
+    (study,) = studies.find([name])
+    open_before = plt.get_fignums()
+    outcome = conduct(study, Size.QUICK, folder)
+    assert_confirmed_and_refutable(study.of_size(Size.QUICK), open_results(outcome.folder).load())
+    assert outcome.confirmed
+    assert all(picture.stat().st_size > 10_000 for picture in outcome.pictures)
+    assert plt.get_fignums() == open_before

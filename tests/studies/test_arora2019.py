@@ -1,13 +1,10 @@
 """The studies of arora2019, at their quick size: confirmed, refutable, drawn."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import xarray as xr
-from tampering import assert_confirmed_and_refutable
+from tampering import assert_quick_study_holds
 
 from thalweg import studies
-from thalweg.studies import Size, conduct
 from thalweg.studies.arora2019_probability import _frequency
 from thalweg.studies.arora2019_rates import _objective, _start, _unbalanced
 from thalweg.theorems.approximation import largest_imbalance
@@ -17,14 +14,7 @@ NAMES = [name for name in studies.STUDIES if name.startswith("arora2019-")]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_confirmed_and_could_fail(name, tmp_path):
-    (study,) = studies.find([name])
-    open_before = plt.get_fignums()
-    outcome = conduct(study, Size.QUICK, tmp_path)
-    results = xr.open_zarr(outcome.folder / "results.zarr", chunks=None).load()
-    assert_confirmed_and_refutable(study.of_size(Size.QUICK), results)
-    assert outcome.confirmed
-    assert all(picture.stat().st_size > 10_000 for picture in outcome.pictures)
-    assert plt.get_fignums() == open_before  # pictures are closed
+    assert_quick_study_holds(name, tmp_path)
 
 
 @pytest.mark.parametrize("margin", [0.2, 0.9])

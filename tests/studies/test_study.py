@@ -108,7 +108,7 @@ def test_words_of_several_lengths_survive_joining(tmp_path):
 
 def test_a_folder_in_the_way_is_one_sentence(squares, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="must be a folder that can be written to"):
+    with pytest.raises(InputError, match="folder that can be written to"):
         conduct(squares, Size.QUICK, tmp_path / "file")
 
 

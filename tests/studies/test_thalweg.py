@@ -1,13 +1,10 @@
 """Our own studies, at their quick size: confirmed, refutable, drawn."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import xarray as xr
-from tampering import assert_confirmed_and_refutable
+from tampering import assert_quick_study_holds
 
 from thalweg import studies
-from thalweg.studies import Size, conduct
 from thalweg.studies.thalweg_common import aligned_example, largest_rate
 
 NAMES = [name for name in studies.STUDIES if name.startswith("thalweg-")]
@@ -15,14 +12,7 @@ NAMES = [name for name in studies.STUDIES if name.startswith("thalweg-")]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_confirmed_and_could_fail(name, tmp_path):
-    (study,) = studies.find([name])
-    open_before = plt.get_fignums()
-    outcome = conduct(study, Size.QUICK, tmp_path)
-    results = xr.open_zarr(outcome.folder / "results.zarr", chunks=None).load()
-    assert_confirmed_and_refutable(study.of_size(Size.QUICK), results)
-    assert outcome.confirmed
-    assert all(picture.stat().st_size > 10_000 for picture in outcome.pictures)
-    assert plt.get_fignums() == open_before  # pictures are closed
+    assert_quick_study_holds(name, tmp_path)
 
 
 def test_the_largest_rate_is_found_to_a_percent():

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jax
 import matplotlib.pyplot as plt
 import xarray as xr
 
-from thalweg._checks import InputError
 from thalweg._version import __version__
+from thalweg.storage import open_results, provenance, write_results
+from thalweg.storage.files import writing_to
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
@@ -61,7 +61,7 @@ def conduct(
             spent = before + clock.perf_counter() - started
             _note_seconds(folder, settings, spent)
         results.attrs |= _provenance(study, size, settings, spent)
-        results.to_zarr(folder / "results.zarr", mode="w", zarr_format=2)
+        write_results(results, folder)
         parts.clear()
     return present(study, size, results, folder)
 
@@ -130,17 +130,11 @@ def _key(settings: Any) -> str:
 
 def _finished(folder: Path, settings: Any) -> xr.Dataset | None:
     """The data of an earlier run with the same settings, if there are."""
-    place = folder / "results.zarr"
-    try:
+    with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not (place / ".zmetadata").exists():  # written last
-            return None
-        results = xr.open_zarr(place, chunks=None).load()
-    except OSError as error:
-        raise InputError(
-            f"`--out` must be a folder that can be written to, got {folder}: "
-            f"{error.strerror or error}."
-        ) from error
+    if not (folder / "results.zarr").exists():
+        return None
+    results = open_results(folder).load()
     return results if results.attrs.get("settings") == _key(settings) else None
 
 
@@ -166,9 +160,7 @@ def _provenance(
         "size": size.value,
         "settings": _key(settings),
         "seconds": seconds,
-        "thalweg": __version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
+        **provenance(),
         "machine": f"{os.cpu_count()} cores of {platform.machine()}",
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -1,20 +1,19 @@
 """Finished parts of a study on disk, so that nothing is computed twice.
 
-A part is written beside its place and then renamed, which either happens or does not: after a kill
-at any moment a part is complete or absent. Parts belong to settings; those of others are not seen.
+After a kill at any moment a part is complete or absent. Parts belong to settings; those of others
+are not seen.
 """
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from thalweg._checks import InputError
 from thalweg._version import __version__
+from thalweg.storage.files import remove, write_folder, writing_to
 
 
 class Parts:
@@ -28,17 +27,13 @@ class Parts:
     def get(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         """The part of this name: read if it is there, computed and kept if it is not."""
         place = self._folder / f"{name}.zarr"
-        try:
-            if not place.exists():
-                self._keep(place, compute())
-            part = xr.open_zarr(place, chunks=None, consolidated=False).load()
-            # Else the width of this part's words would cut those of others that it is joined with.
-            return part.drop_encoding()
-        except OSError as error:
-            raise InputError(
-                f"Parts of a study must be kept in a folder that can be written to, got "
-                f"{self._folder}: {error.strerror or error}; what is finished stays there."
-            ) from error
+        if not place.exists():
+            part = compute()
+            with writing_to(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                write_folder(place, lambda path: _write(part, path))
+        # Without its encoding: the width of its words would cut those it is joined with.
+        return xr.open_zarr(place, chunks=None, consolidated=False).load().drop_encoding()
 
     def gather(
         self,
@@ -56,13 +51,10 @@ class Parts:
         assert isinstance(joined, xr.Dataset)
         return joined
 
-    def _keep(self, place: Path, part: xr.Dataset) -> None:
-        unfinished = place.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        part.to_zarr(unfinished, mode="w", zarr_format=2, consolidated=False)
-        unfinished.rename(place)
-
     def clear(self) -> None:
         """Remove them all, once the whole is stored."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
+
+
+def _write(part: xr.Dataset, path: Path) -> None:
+    part.to_zarr(path, mode="w", zarr_format=2, consolidated=False)
