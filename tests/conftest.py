@@ -18,22 +18,6 @@ hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let the workers, the programs they start and later runs share what JAX has compiled."""
-    if not hasattr(config, "cache"):  # pytest was told to keep none
-        return
-    settings = {
-        "jax_compilation_cache_dir": str(config.cache.mkdir("jax")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    for name, value in settings.items():
-        jax.config.update(name, value)
-        os.environ[name.upper()] = str(value)
-    # A worker may meet a file that another one has not finished: then it compiles by itself.
-    config.addinivalue_line("filterwarnings", "ignore:Error (reading|writing) persistent")
-
-
 def mnist_folder() -> Path | None:
     """The folder of the MNIST files for tests: THALWEG_DATA, or ../shared/mnist."""
     candidates = [Path(__file__).parents[2] / "shared" / "mnist"]
