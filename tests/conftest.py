@@ -1,6 +1,7 @@
 """Settings of the whole test suite: 64-bit JAX, hypothesis profiles, and where MNIST is."""
 
 import contextlib
+import gc
 import logging
 import os
 from pathlib import Path
@@ -33,6 +34,20 @@ def mnist_path() -> Path:
     if folder is None:
         pytest.skip("MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_compiled_code():
+    """Forgets compiled functions once they are many: Linux allows 65,530 maps to a process.
+
+    Every compiled function takes some while it is kept, and where they run out JAX crashes.
+    Other systems have no such file, and no such limit.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

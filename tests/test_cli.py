@@ -73,6 +73,15 @@ def test_a_file_and_changes_describe_one_experiment(thalweg, tmp_path, monkeypat
     assert str(kept_in) == "there"
 
 
+@pytest.fixture
+def interrupts():
+    """Interrupts are heard, even where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_ends_with_a_word_and_code_130(thalweg, monkeypatch, tmp_path):
     """The signal comes in the middle of the work; `sys.exit` stands in for the end."""
     monkeypatch.setattr(experiment, "perform", lambda *_, **__: signal.raise_signal(signal.SIGINT))

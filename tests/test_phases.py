@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import thalweg as tw
 from thalweg import InputError
 from thalweg.figures.phase import _edges, _strips, phase_map
-from thalweg.sweeps.phases import NO_RUN, Phase, classified, classify
+from thalweg.phases import NO_RUN, Phase, classified, classify
 
 STEPS = np.arange(0, 101)
 

@@ -19,6 +19,7 @@ import thalweg as tw
 from thalweg import cli, experiment, report
 from thalweg.experiment import performance
 from thalweg.experiment.pieces import FOLDER
+from thalweg.phases import LEAST_RECORDS, Phase
 
 FILE = """
 title = "Three <runs>"
@@ -134,7 +135,7 @@ def test_distances_are_those_to_the_flow_and_lie_in_their_tubes(results, built):
 
 def test_a_run_that_diverges_says_when_and_disturbs_nobody(results):
     rows = report.summary(results)
-    assert [row["outcome"] for row in rows] == ["converged", "converged", "diverged"]
+    assert [row["phase"] for row in rows] == [Phase.MONOTONE, Phase.MONOTONE, Phase.DIVERGED]
     assert rows[2]["diverged_at"] == int(results.diverged_at[2])
     assert 0 < rows[2]["diverged_at"] <= 12
     assert bool(results.sharpness.sel(learning_rate=0.1).notnull().all())
@@ -265,6 +266,23 @@ def test_show_says_it_again_and_draws_it_again(written, thalweg, tmp_path):
     assert "does not exist" in complaint
 
 
+def test_results_of_another_format_are_refused_by_name(written, thalweg, tmp_path):
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    store = xr.open_zarr(tmp_path / "results.zarr").load()
+    store.attrs.pop("format")
+    store.to_zarr(tmp_path / "results.zarr", mode="w", zarr_format=2)
+    code, _, complaint = thalweg("show", tmp_path)
+    assert code == 2
+    assert "must have format 1, got None" in complaint
+
+
+def test_a_run_with_few_records_is_not_judged(results):
+    few = results.isel(record=slice(0, LEAST_RECORDS - 1), learning_rate=[0])
+    assert report.summary(few)[0]["phase"] is None
+    assert report.table(few)[0].get("phase", "-") == "-"
+    assert "too few records" in report.findings(few)[0]
+
+
 def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_path):
     """No flow, no tube, no theory: the report still stands."""
     other = experiment.from_toml(
@@ -292,6 +310,5 @@ def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_
     assert "The flow was not asked for" in text
     assert "<h2>What is guaranteed</h2>" not in text
     assert not (tmp_path / "distance.png").exists()
-    assert set(report.table(results)[0]) == {
-        "rate", "outcome", "loss", "accuracy", "2 / rate", "sharpness",
-    }  # fmt: skip
+    # Nor a phase: there are too few records.
+    assert set(report.table(results)[0]) == {"rate", "loss", "accuracy", "2 / rate", "sharpness"}

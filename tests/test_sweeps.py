@@ -356,10 +356,8 @@ def test_two_sweeps_become_one(tmp_path):
 
 
 def test_the_commands(tmp_path, monkeypatch):
-    from thalweg.cli import sweeping
-    from thalweg.cli.base import app
+    from thalweg.cli import app
 
-    assert sweeping
     monkeypatch.chdir(tmp_path)
     Path("grid.toml").write_text(experiment.to_toml(small({"start.seed": [0, 1]}, **NO_SPECTRUM)))
     arguments = ["sweep", "grid.toml", "--set", "start.scale=0.5", "--json"]
@@ -368,6 +366,8 @@ def test_the_commands(tmp_path, monkeypatch):
     found = storage.open_results("thalweg-sweep")
     assert experiment.from_toml(found.attrs["experiment"]).start.scale == 0.5
     assert Path("thalweg-sweep/experiment.toml").is_file()
+    again = CliRunner().invoke(app, ["show", "thalweg-sweep", "--json"], catch_exceptions=False)
+    assert json.loads(again.stdout) == json.loads(shown.stdout)
 
 
 def test_the_example_is_the_figure_of_the_paper():

@@ -18,6 +18,7 @@ from thalweg.cli.base import (
     progress_bars,
     read_experiment,
 )
+from thalweg.cli.sweeping import tell_sweep
 
 
 @app.command()
@@ -72,23 +73,40 @@ def init(
 
 @app.command()
 def show(
-    result: Annotated[Path, typer.Argument(help="The folder of a run, or its results.zarr.")],
+    result: Annotated[
+        Path, typer.Argument(help="The folder of a run or sweep, or its results.zarr.")
+    ],
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw pictures and report again, from the data.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say again what a run has found, without running anything."""
-    from thalweg import report
+    """Say again what a run or a sweep has found, without running anything."""
     from thalweg.storage import open_results
 
     results = open_results(result)
-    if results.attrs.get("kind") != "run":
-        if as_json or figures:
-            raise InputError(f"{result} must hold a run for this, got {results.attrs.get('kind')}.")
-        out.print(results)
-        return
     folder = result.parent if result.name == "results.zarr" else result
+    kind = results.attrs.get("kind")
+    if kind == "run":
+        _show_run(results, folder, figures, as_json)
+    elif kind == "sweep":
+        tell_sweep(results, folder, figures, as_json)
+    elif as_json or figures:
+        raise InputError(f"{result} must hold a run or a sweep for this, got {kind}.")
+    else:
+        out.print(results)
+
+
+def _show_run(results: Any, folder: Path, figures: bool, as_json: bool) -> None:
+    from thalweg import report
+    from thalweg.experiment.results import FORMAT
+
+    if results.attrs.get("format") != FORMAT:
+        raise InputError(
+            f"The results in {folder} must have format {FORMAT}, got "
+            f"{results.attrs.get('format')}: another version of thalweg wrote them; run it again, "
+            "or read them by `thalweg.open`."
+        )
     page = report.draw(results, folder) if figures else folder / "report.html"
     _tell(results, page, as_json)
 
@@ -98,6 +116,8 @@ def _tell(results: Any, page: Path, as_json: bool) -> None:
 
     if as_json:
         rows, found = report.summary(results), report.findings(results)
+        for row in rows:
+            row["phase"] = None if row["phase"] is None else row["phase"].meaning
         print(json.dumps({"report": str(page), "found": found, "runs": rows}, indent=1))
         return
     print_rows(results.attrs["title"] or "Descent next to the flow", report.table(results))

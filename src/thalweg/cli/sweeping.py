@@ -59,8 +59,7 @@ def sweep(
             folder=folder_of(file),
             fresh=fresh,
         )
-    _draw_phases(found, place)
-    _tell(found, place, as_json)
+    tell_sweep(found, place, True, as_json)
 
 
 @app.command()
@@ -76,8 +75,7 @@ def merge(
     from thalweg import sweeps
 
     found = sweeps.merge(first, second, folder)
-    _draw_phases(found, folder)
-    _tell(found, folder, as_json)
+    tell_sweep(found, folder, True, as_json)
 
 
 def _folder(named: str) -> Path:
@@ -99,6 +97,13 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
+    """Say what a sweep has found, and draw its phase diagram if asked to."""
+    if draw:
+        _draw_phases(found, place)
+    _tell(found, place, as_json)
 
 
 def _draw_phases(found: Any, place: Path) -> None:
@@ -133,7 +138,7 @@ def _tell(found: Any, place: Path, as_json: bool) -> None:
 
 
 def _summary(found: Any, place: Path) -> dict[str, Any]:
-    from thalweg.sweeps.phases import Phase
+    from thalweg.phases import Phase
 
     steps = found["last_step"]
     return {

@@ -21,6 +21,9 @@ from thalweg.storage import provenance
 KIND = "run"
 """What the attribute `kind` of such a dataset says."""
 
+FORMAT = 1
+"""What its attribute `format` says; counts up whenever names or meanings in it change."""
+
 _MEASURED = (
     "excess", "imbalance", "alignment", "accuracy", "sharpness", "sharpness_error",
     "smallest_eigenvalue", "smallest_eigenvalue_error",
@@ -64,6 +67,7 @@ def assemble(
         coords=coordinates,
         attrs={
             "kind": KIND,
+            "format": FORMAT,
             "title": experiment.title,
             "experiment": to_toml(experiment),
             **_description(objective),

@@ -3,6 +3,7 @@
 import numpy as np
 import xarray as xr
 
+from thalweg.phases import Phase
 from thalweg.report.summary import summary
 from thalweg.report.wording import by_rate, doubt, each_run, number, rates_of
 
@@ -28,7 +29,7 @@ def _about_loss(results: xr.Dataset) -> str:
     ends = [
         (row["learning_rate"], number(row["excess_loss"], 2))
         for row in summary(results)
-        if row["outcome"] != "diverged"
+        if row["phase"] is not Phase.DIVERGED
     ]
     came = f"it comes to {by_rate(ends)}" if ends else "every run diverges"
     text = f"{what}, against time. From {number(start)} {came}"
@@ -50,7 +51,7 @@ def _about_distance(results: xr.Dataset) -> str:
     far = [
         (row["learning_rate"], number(row["farthest"], 2))
         for row in summary(results)
-        if row["farthest"] is not None and row["outcome"] != "diverged"
+        if row["farthest"] is not None and row["phase"] is not Phase.DIVERGED
     ]
     least = min(
         (row["farthest"] for row in summary(results) if row["farthest"] is not None), default=0.0
@@ -88,7 +89,7 @@ def _about_sharpness(results: xr.Dataset) -> str:
     ends = [
         (row["learning_rate"], number(row["sharpness"]))
         for row in summary(results)
-        if row["sharpness"] is not None and row["outcome"] != "diverged"
+        if row["sharpness"] is not None and row["phase"] is not Phase.DIVERGED
     ]
     text += f"At the end it is {by_rate(ends)}. " if ends else ""
     least, greatest = float(results.least_sharpness), float(results.greatest_sharpness)
@@ -116,7 +117,7 @@ def _about_smallest(results: xr.Dataset) -> str:
     ends = [
         (row["learning_rate"], number(row["smallest_eigenvalue"], 2))
         for row in summary(results)
-        if row["smallest_eigenvalue"] is not None and row["outcome"] != "diverged"
+        if row["smallest_eigenvalue"] is not None and row["phase"] is not Phase.DIVERGED
     ]
     return text + f"Its lowest value is {number(low)}" + (
         f"; at the end it is {by_rate(ends)}." if ends else "."

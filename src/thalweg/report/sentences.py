@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from thalweg.phases import Phase
 from thalweg.report.summary import summary
 from thalweg.report.wording import count, doubt, number, rates_of
 
@@ -39,7 +40,7 @@ def findings(results: xr.Dataset) -> list[str]:
     return [
         each
         for each in (
-            _outcomes(rows),
+            _phases(rows),
             _following(results, rows),
             _flatness(results),
             _guaranteed(results),
@@ -48,23 +49,31 @@ def findings(results: xr.Dataset) -> list[str]:
     ]
 
 
-def _outcomes(rows: list[dict[str, Any]]) -> str:
-    words = {
-        "converged": "converges (less than a millionth of the start's excess loss is left)",
-        "falling": "is still falling at the end",
-        "not settled": "does not settle: its loss still rises now and then",
-        "diverged": "diverges",
-    }
+_DID = {
+    Phase.MONOTONE: "converges monotonically",
+    Phase.CATAPULT: "converges through a catapult",
+    Phase.EDGE: "trains at the edge of stability",
+    Phase.OSCILLATING: "oscillates",
+    Phase.SADDLE: "is stuck at a saddle",
+    Phase.DESCENDING: "is still descending at the end",
+    Phase.DIVERGED: "diverges",
+    None: "has too few records to say what became of it",
+}
+
+
+def _phases(rows: list[dict[str, Any]]) -> str:
     parts = []
-    for kind, phrase in words.items():
-        rates = [row["learning_rate"] for row in rows if row["outcome"] == kind]
+    for phase, phrase in _DID.items():
+        rates = [row["learning_rate"] for row in rows if row["phase"] is phase]
         if rates:
             parts.append(f"{rates_of(rates)} {phrase}")
     return f"Descent at {'; at '.join(parts)}."
 
 
 def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
-    known = [row for row in rows if row["farthest"] is not None and row["outcome"] != "diverged"]
+    known = [
+        row for row in rows if row["farthest"] is not None and row["phase"] is not Phase.DIVERGED
+    ]
     if not known:
         return results.attrs["no_flow"]
     near = min(known, key=lambda row: row["farthest"])

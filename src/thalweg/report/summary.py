@@ -5,10 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-CONVERGED = 1e-6
-"""A run has converged if this part of the start's excess loss, or less, is left."""
-
-_RISE = 1.01  # a loss that grows by more than this factor late in a run has not settled
+from thalweg.phases import LEAST_RECORDS, Phase, classify
 
 
 def summary(results: xr.Dataset) -> list[dict[str, Any]]:
@@ -22,7 +19,7 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
             {
                 "learning_rate": rate,
                 "edge": 2 / rate,
-                "outcome": outcome(run),
+                "phase": phase_of(run),
                 "steps": int(run.step[-1]),
                 "diverged_at": None if np.isnan(diverged) else int(diverged),
                 "loss": _last(run, "loss"),
@@ -39,16 +36,16 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
     return rows
 
 
-def outcome(run: xr.Dataset) -> str:
-    """Diverged, converged, settling or not settled, of one run."""
+def phase_of(run: xr.Dataset) -> Phase | None:
+    """What became of one run; None where it has too few records to say."""
     if not np.isnan(float(run.diverged_at)):
-        return "diverged"
-    excess = run.excess.values
-    if bool(run.minimum.notnull()) and excess[-1] <= CONVERGED * excess[0]:
-        return "converged"
-    late = excess[3 * excess.size // 4 :]
-    risen = late.size > 1 and np.any(late[1:] > _RISE * np.minimum.accumulate(late)[:-1])
-    return "not settled" if risen or excess[-1] > excess[0] else "falling"
+        return Phase.DIVERGED
+    if run.sizes["record"] < LEAST_RECORDS:
+        return None
+    sharpness = run.sharpness.values if "sharpness" in run else None
+    return Phase(
+        int(classify(run.loss.values, float(run.minimum), float(run.learning_rate), sharpness))
+    )
 
 
 def table(results: xr.Dataset) -> list[dict[str, str]]:
@@ -58,7 +55,7 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
     for row in summary(results):
         told = {
             "rate": f"{row['learning_rate']:g}",
-            "outcome": row["outcome"],
+            "phase": "-" if row["phase"] is None else row["phase"].meaning,
             "excess loss" if known else "loss": _short(row["excess_loss"], ".2e"),
             "accuracy": _short(row["accuracy"], ".1%"),
             "2 / rate": f"{row['edge']:.4g}",
@@ -67,7 +64,7 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
             "proven to": f"{row['proven_until']:.3g}",
         }
         if row["diverged_at"] is not None:
-            told["outcome"] += f" at step {row['diverged_at']}"
+            told["phase"] += f" at step {row['diverged_at']}"
         rows.append(told)
     empty = [name for name in rows[0] if all(row[name] == "-" for row in rows)]
     if not bool((results.proven_until > 0).any()):

@@ -37,6 +37,7 @@ STUDIES: dict[str, str] = {
     "thalweg-weight-decay": "thalweg_weight_decay:WeightDecay",
     "thalweg-flatness": "thalweg_flatness:Flatness",
     "thalweg-modified-flow": "thalweg_modified_flow:ModifiedFlow",
+    "thalweg-critical": "thalweg_critical:CriticalOverDepth",
 }
 """The class of every study, as "module:class" inside this package."""
 

@@ -12,12 +12,12 @@ import xarray as xr
 
 from thalweg._checks import InputError
 from thalweg.experiment import Experiment, to_toml
+from thalweg.phases import FLAGS
 from thalweg.storage import open_results, provenance
 from thalweg.storage.blocks import MANIFEST, BlockStore
 from thalweg.storage.files import only_writer, write_file, writing_to
 from thalweg.storage.layout import Layout
 from thalweg.sweeps.local import run_locally
-from thalweg.sweeps.phases import FLAGS
 from thalweg.sweeps.plan import Plan, make_plan
 from thalweg.sweeps.runs import COMPUTATION
 

@@ -37,9 +37,9 @@ from thalweg.experiment import Experiment, objective
 from thalweg.measurement import distance_to_minimiser
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
+from thalweg.phases import LEAST_RECORDS, classify
 from thalweg.problem import Regression, TargetMatrix
 from thalweg.storage.blocks import Block
-from thalweg.sweeps.phases import LEAST_RECORDS, classify
 from thalweg.sweeps.plan import Task
 from thalweg.sweeps.starts import starts_of
 
