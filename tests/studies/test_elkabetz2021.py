@@ -196,6 +196,23 @@ def test_fast_convolutions_are_those_of_the_package(fast, plain):
     )
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+    singles = tuple(jnp.asarray(array, jnp.float32) for array in weights)
+    assert fast()(singles, jnp.asarray(x, jnp.float32)).dtype == jnp.float32
+
+
+def test_equal_entries_of_a_pooling_window_share_the_gradient():
+    """On images of one colour all are equal, and the derivative is that of each."""
+    network, image = fast_max_pooling_network(), jnp.full((1, 784), 0.7)
+    weights = initialisation.pytorch_default(network, key=jax.random.key(3))
+    steps = jax.tree.map(lambda array: jax.random.normal(jax.random.key(1), array.shape), weights)
+
+    def along(size):
+        moved = jax.tree.map(lambda array, step: array + size * step, weights, steps)
+        return jnp.sum(network(moved, image))
+
+    by_differences = (along(1e-6) - along(-1e-6)) / 2e-6
+    # The second difference is of order 1e-12 / 1e-6, rounding of 1e-16 / 1e-6.
+    np.testing.assert_allclose(jax.grad(along)(0.0), by_differences, rtol=1e-6)
 
 
 def test_extrapolation_is_exact_for_runs_that_approach_linearly():

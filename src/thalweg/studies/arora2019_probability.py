@@ -118,7 +118,7 @@ exactly, so that one set of draws serves all scales and all K.
     comparison: ClassVar[str] = """
 arora2019 leave this probability open. Seen here: it is never appreciable. Small scales make the
 margin small compared with the imbalance, large ones lose the margin: there is a best scale in
-between, and even there the probability for K = 1 falls from 6 % for two scalar layers by orders of
+between, and even there the probability for K = 1 falls from 5.5 % for two scalar layers by orders of
 magnitude with width and depth, and like a power of 1 / K. For scalar chains the limit is known in
 closed form and agrees.
 """
@@ -193,7 +193,7 @@ closed form and agrees.
                 axes.set_xscale("log")
                 axes.set_facecolor("0.92")
                 axes.set_xlabel("deviation s of the entries")
-                axes.set_title(f"imbalance at most c$^2$ / {strictness}")
+                axes.set_title(f"K = {strictness}: imbalance at most c$^2$ / K")
             panels[0].set_yticks(np.arange(results.sizes["chain"]), results.chain.values)
             panels[0].set_ylabel("widths")
             image = panels[0].collections[0]

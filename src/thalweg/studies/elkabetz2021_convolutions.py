@@ -1,12 +1,18 @@
-"""The convolutional networks of elkabetz2021 with samples along the last axis, which is faster.
+"""The convolutional networks of elkabetz2021, tile by tile and with samples along the last axis.
 
-A convolution becomes one product of the kernel with all patches (25 shifted copies of the images),
-and shifting, pooling and their transposes run along contiguous rows of samples. What they
-put out is that of the networks in `thalweg.network`, whose weights these share, but for rounding.
+A tile of outputs is one product of a matrix, which holds the kernel at every place of the tile,
+with the window of inputs that the tile sees. Larger tiles have more zeros in that matrix and less
+overlap of windows to be copied; those below are the fastest ones. What the networks put out is
+that of the networks in `thalweg.network`, whose weights these share, but for rounding, and for
+which of several equal entries of a pooling window is held for the largest: here all alike.
 """
+
+from collections.abc import Sequence
+from math import ceil
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._typing import Weights
@@ -14,7 +20,9 @@ from thalweg.network import Model, max_pooling_network, strided_network
 
 _SIDE, _RIM = 28, 2
 
-Channels = Float[Array, "channels height width samples"]
+Images = Float[Array, "height width channels samples"]
+Tiles = Float[Array, "_ _ channels rows columns samples"]
+Kernel = Float[Array, "outputs channels size size"]
 Rows = Float[Array, "samples 784"]
 Scores = Float[Array, "samples 10"]
 
@@ -30,44 +38,106 @@ def fast_max_pooling_network() -> Model:
 
 
 def _strided(weights: Weights, x: Rows) -> Scores:
-    first, second, *dense, last = (jnp.asarray(array) for array in weights)
-    h = jax.nn.relu(_convolved(first, _images(x), 2))
-    h = jax.nn.relu(_convolved(second, h, 2)).reshape(-1, x.shape[0])
-    for matrix in dense:
-        h = jax.nn.relu(matrix @ h)
-    return (last @ h).T
+    first, second, *dense = (jnp.asarray(array) for array in weights)
+    h = _put_together(jax.nn.relu(_convolved(first, _images(x), 2, (2, 2))))
+    h = _put_together(jax.nn.relu(_convolved(second, h, 2, (1, 5))))
+    return _dense(dense, [0.0] * len(dense), h)
 
 
 def _max_pooling(weights: Weights, x: Rows) -> Scores:
-    arrays = [jnp.asarray(array) for array in weights]
+    matrices, biases = ([jnp.asarray(array) for array in weights[i::2]] for i in (0, 1))
     h = _images(x)
-    for kernel, bias in zip(arrays[0:4:2], arrays[1:4:2], strict=True):
-        h = jax.nn.relu(_pooled(_convolved(kernel, h, 1)) + bias[:, None, None, None])
-    h = h.reshape(-1, x.shape[0])
-    for matrix, bias in zip(arrays[4:-2:2], arrays[5:-2:2], strict=True):
-        h = jax.nn.relu(matrix @ h + bias[:, None])
-    return (arrays[-2] @ h + arrays[-1][:, None]).T
+    for kernel, bias, tile in zip(matrices[:2], biases[:2], (4, 2), strict=True):
+        pooled = _pooled(_convolved(kernel, h, 1, (tile, tile)))
+        h = _put_together(jax.nn.relu(pooled + bias[:, None, None, None]))
+    return _dense(matrices[2:], [bias[:, None] for bias in biases[2:]], h)
 
 
-def _images(x: Rows) -> Channels:
+def _images(x: Rows) -> Images:
     rim = (_RIM, _RIM)
-    return jnp.pad(x.T.reshape(1, _SIDE, _SIDE, -1), ((0, 0), rim, rim, (0, 0)))
+    return jnp.pad(x.T.reshape(_SIDE, _SIDE, 1, -1), (rim, rim, (0, 0), (0, 0)))
+
+
+def _dense(matrices: list[Array], biases: Sequence[Array | float], images: Images) -> Scores:
+    """The layers behind the convolutions; the first one's columns go by channels first."""
+    height, width, channels, samples = images.shape
+    h = images.reshape(-1, samples)
+    first = matrices[0].reshape(-1, channels, height * width)
+    matrices = [jnp.swapaxes(first, 1, 2).reshape(matrices[0].shape), *matrices[1:]]
+    for matrix, bias in zip(matrices[:-1], biases[:-1], strict=True):
+        h = jax.nn.relu(matrix @ h + bias)
+    return (matrices[-1] @ h + biases[-1]).T
+
+
+# --- tiles ---------------------------------------------------------------------------------------
 
 
 def _convolved(
-    kernel: Float[Array, "out_channels channels size size"], images: Channels, stride: int
-) -> Float[Array, "out_channels out_height out_width samples"]:
+    kernel: Kernel, images: Images, stride: int, tile: tuple[int, int]
+) -> Float[Array, "_ _ outputs rows columns samples"]:
     outputs, channels, size, _ = kernel.shape
-    side = (images.shape[1] - size) // stride + 1
-    taps = [slice(tap, tap + stride * (side - 1) + 1, stride) for tap in range(size)]
-    patches = [images[:, rows, columns].reshape(channels, -1) for rows in taps for columns in taps]
-    flat = jnp.moveaxis(kernel, 1, 3).reshape(outputs, -1)
-    return (flat @ jnp.concatenate(patches)).reshape(outputs, side, side, -1)
+    samples = images.shape[-1]
+    windows = images
+    for axis, length in zip((0, 2), tile, strict=True):
+        windows = _windows(windows, axis, size, stride, length)
+    rows, height, columns, width = windows.shape[:4]
+    matrix = jnp.einsum(
+        "ocab,aym,bxn->mnoyxc",
+        kernel,
+        _taps(size, height, stride, tile[0]).astype(kernel.dtype),
+        _taps(size, width, stride, tile[1]).astype(kernel.dtype),
+    )
+    seen = windows.transpose(1, 3, 4, 0, 2, 5).reshape(height * width * channels, -1)
+    found = matrix.reshape(-1, seen.shape[0]) @ seen
+    return found.reshape(*tile, outputs, rows, columns, samples)
 
 
-def _pooled(images: Channels) -> Float[Array, "channels half_height half_width samples"]:
-    channels, height, width, samples = images.shape
-    windows = images.reshape(channels, height // 2, 2, width // 2, 2, samples)
-    upper = jnp.maximum(windows[:, :, 0, :, 0], windows[:, :, 0, :, 1])
-    lower = jnp.maximum(windows[:, :, 1, :, 0], windows[:, :, 1, :, 1])
+def _windows(images: Array, axis: int, size: int, stride: int, tile: int) -> Array:
+    """What each tile along an axis sees, as two axes: which tile, and where in its window."""
+    length = images.shape[axis]
+    if (length - size) // stride + 1 == tile:
+        return jnp.expand_dims(images, axis)
+    # A window is a number of chunks, each as long as the way from one window to the next.
+    step = stride * tile
+    chunks = ceil((stride * (tile - 1) + size) / step)
+    pieces = images.reshape(*images.shape[:axis], -1, step, *images.shape[axis + 1 :])
+    count = length // step - chunks + 1
+    shifted = [jax.lax.slice_in_dim(pieces, k, k + count, axis=axis) for k in range(chunks)]
+    return jnp.concatenate(shifted, axis + 1)
+
+
+def _taps(size: int, length: int, stride: int, tile: int) -> Float[np.ndarray, "size length tile"]:
+    """One where an entry of the kernel meets a place of the window, for each output of a tile."""
+    tap, place, output = np.ogrid[:size, :length, :tile]
+    return (place == stride * output + tap).astype(float)
+
+
+def _put_together(tiles: Tiles) -> Images:
+    height, width, channels, rows, columns, samples = tiles.shape
+    ordered = tiles.transpose(3, 0, 4, 1, 2, 5)
+    return ordered.reshape(rows * height, columns * width, channels, samples)
+
+
+@jax.custom_jvp
+def _pooled(tiles: Tiles) -> Tiles:
+    """The largest of every two by two entries, inside of the tiles."""
+    four = _fours(tiles)
+    upper = jnp.maximum(four[:, 0, :, 0], four[:, 0, :, 1])
+    lower = jnp.maximum(four[:, 1, :, 0], four[:, 1, :, 1])
     return jnp.maximum(upper, lower)
+
+
+@_pooled.defjvp
+def _pooled_derivative(point: tuple[Tiles], change: tuple[Tiles]) -> tuple[Tiles, Tiles]:
+    # JAX's own derivative of `maximum` goes through the entries four times as often.
+    (tiles,), (moved,) = point, change
+    largest = _pooled(tiles)
+    is_largest = _fours(tiles) == largest[:, None, :, None]
+    share = 1 / jnp.sum(is_largest, axis=(1, 3), dtype=tiles.dtype)
+    moves = jnp.where(is_largest, _fours(moved), 0)
+    return largest, share * jnp.sum(moves, axis=(1, 3))
+
+
+def _fours(tiles: Tiles) -> Array:
+    height, width, *others = tiles.shape
+    return tiles.reshape(height // 2, 2, width // 2, 2, *others)
