@@ -17,7 +17,7 @@ from thalweg import InputError
 from thalweg.cli.base import app
 from thalweg.critical import critical_learning_rate
 from thalweg.critical.search import Search, bracket, criterion_of
-from thalweg.figures.critical import critical_over_depth
+from thalweg.figures import critical_rates
 
 
 def searched(objective, weights, around, precision=0.02, **budget):
@@ -132,11 +132,11 @@ def test_the_result_is_plain_data_and_a_picture(pair):
     assert again == found
     ratio = found["predictions"][0]["ratio"]
     assert ratio == pytest.approx(1 / np.sqrt(found["lower"] * found["upper"]), rel=1e-6)
-    figure = critical_over_depth({"one": [{"depth": 2, **found}, {"depth": 4, **found}]})
+    figure = critical_rates({"one": [{"depth": 2, **found}, {"depth": 4, **found}]})
     line = next(each for each in figure.axes[0].lines if each.get_label() == "2 / S_min")
     assert np.allclose(line.get_ydata(), [2.0, 4.0])  # the rate 1 times the depth
     with pytest.raises(InputError, match="at least one"):
-        critical_over_depth({})
+        critical_rates({})
 
 
 def published_data():
@@ -203,5 +203,17 @@ def test_the_command_prints_a_table_or_json(tmp_path):
     found = json.loads(plain.stdout)
     assert [each["depth"] for each in found] == [2]
     assert 0.3 < found[0]["lower"] < found[0]["upper"] < 1.1
-    wrong = CliRunner().invoke(app, ["critical", "--depths", "two"])
-    assert isinstance(wrong.exception, InputError)
+    for wrong in (["--depths", "two"], ["--scales", "-1"], ["--depths", "2", "--scales", "1"]):
+        assert isinstance(CliRunner().invoke(app, ["critical", *wrong]).exception, InputError)
+
+
+def test_the_command_goes_through_scales(tmp_path):
+    """From scalar layers of scales that hardly matter the rate is the same."""
+    common = ["critical", "--set", "data.source=target", "--set", "data.matrix=[[1.0]]",
+              "--starts", "2", "--steps", "1500", "--scales", "0.1,0.2"]  # fmt: skip
+    shown = CliRunner().invoke(app, [*common, "--json", "--out", str(tmp_path / "rates.png")])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)
+    assert [each["scale"] for each in found] == [0.1, 0.2]
+    assert found[0]["lower"] == pytest.approx(found[1]["lower"], rel=0.1)
+    assert (tmp_path / "rates.png").stat().st_size > 0

@@ -1,6 +1,7 @@
 """The command that measures the largest learning rate that still trains."""
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,9 @@ def critical(
     depths: Annotated[
         str | None, typer.Option(help="Depths to go through instead of the file's, e.g. 2,5,10.")
     ] = None,
+    scales: Annotated[
+        str | None, typer.Option(help="Or scales of the start, e.g. 0.1,0.2,0.5.")
+    ] = None,
     starts: Annotated[int, typer.Option(help="How many random starts, with seeds from 0 on.")] = 6,
     steps: Annotated[int, typer.Option(help="What every run may take.")] = 2000,
     share: Annotated[
@@ -27,17 +31,17 @@ def critical(
     precision: Annotated[float, typer.Option(help="Relative width of the interval.")] = 0.02,
     as_json: AsJson = False,
     picture: Annotated[
-        Path | None, typer.Option("--out", help="Draw the rates over depth into this file.")
+        Path | None, typer.Option("--out", help="Draw the rates over them into this file.")
     ] = None,
 ) -> None:
     """Find the largest learning rate that still trains, next to what theory predicts."""
     settings = read_experiment(file, changes)
-    wanted = [settings.network.depth] if depths is None else _depths(depths)
     found = []
-    for depth in wanted:
-        with err.status(f"depth {depth} ..." if depth else "searching ..."):
+    for change in _changes(depths, scales):
+        words = ", ".join(f"{field.split('.')[1]} {value:g}" for field, value in change.items())
+        with err.status(f"{words or 'searching'} ..."):
             found.append(
-                _measure(settings, depth, folder_of(file), starts, steps, share, precision)
+                _measure(settings, change, folder_of(file), starts, steps, share, precision)
             )
     if as_json:
         print(json.dumps(found, indent=1))
@@ -45,22 +49,34 @@ def critical(
         for each in found:
             _print(each)
     if picture is not None:
-        _draw(found, picture)
+        _draw(found, "depth" if scales is None else "scale", picture)
 
 
-def _depths(text: str) -> list[int]:
+def _changes(depths: str | None, scales: str | None) -> list[dict[str, Any]]:
+    """What is set before each search: a depth, a scale, or nothing."""
+    if depths is not None and scales is not None:
+        raise InputError("Either `--depths` or `--scales` must be given, got both.")
+    if depths is not None:
+        return [{"network.depth": depth} for depth in _numbers(depths, "--depths", int, 1)]
+    if scales is not None:
+        return [{"start.scale": scale} for scale in _numbers(scales, "--scales", float, 0)]
+    return [{}]
+
+
+def _numbers(text: str, option: str, kind: type[int] | type[float], least: int) -> list[float]:
     try:
-        depths = [int(word) for word in text.split(",")]
+        numbers = [kind(word) for word in text.split(",")]
     except ValueError:
-        depths = []
-    if not depths or min(depths) < 1:
-        raise InputError(f"`--depths` must be whole numbers >= 1 like 2,5,10, got {text!r}.")
-    return depths
+        numbers = []
+    if not numbers or not all(least <= number < inf for number in numbers):
+        example = "whole numbers >= 1 like 2,5,10" if kind is int else "numbers like 0.1,0.2,0.5"
+        raise InputError(f"`{option}` must be {example}, got {text!r}.")
+    return numbers
 
 
 def _measure(
     settings: Any,
-    depth: int | None,
+    change: dict[str, Any],
     folder: Path,
     starts: int,
     steps: int,
@@ -73,8 +89,7 @@ def _measure(
     from thalweg._checks import require_count
     from thalweg.critical import critical_learning_rate
 
-    if depth is not None:
-        settings = experiment.changed(settings, {"network.depth": depth})
+    settings = experiment.changed(settings, change)
     objective = experiment.objective(settings, folder)
     drawn = "seed" in type(settings.start).model_fields
     count = require_count("starts", starts) if drawn else 1
@@ -90,12 +105,20 @@ def _measure(
     result = critical_learning_rate(
         objective, together, steps=steps, share=share, precision=precision
     )
-    return {"depth": objective.network.depth, "starts": count, **result.to_dict()}
+    return {
+        "depth": objective.network.depth,
+        "scale": getattr(settings.start, "scale", None),
+        "starts": count,
+        **result.to_dict(),
+    }
 
 
 def _print(found: dict[str, Any]) -> None:
     lower, upper = found["lower"], found["upper"]
-    title = f"depth {found['depth']}, {found['starts']} starts: a learning rate trains if it "
+    scale = "" if found["scale"] is None else f" of scale {found['scale']:g}"
+    title = (
+        f"depth {found['depth']}, {found['starts']} starts{scale}: a learning rate trains if it "
+    )
     out.print(f"[bold]{title}{found['criterion']}[/]", highlight=False, soft_wrap=True)
     if lower == 0 or upper is None:
         tried = "trains" if upper is None else "trains within this budget"
@@ -127,10 +150,10 @@ def _print(found: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _draw(found: list[dict[str, Any]], picture: Path) -> None:
-    from thalweg.figures.critical import critical_over_depth
+def _draw(found: list[dict[str, Any]], along: str, picture: Path) -> None:
+    from thalweg.figures import critical_rates
 
-    figure = critical_over_depth({"": found})
+    figure = critical_rates({"": found}, along)
     try:
         figure.savefig(picture)
     except (OSError, ValueError) as error:

@@ -4,7 +4,7 @@ import matplotlib
 
 matplotlib.use("Agg")  # files, not windows; before pyplot is imported
 
-from thalweg.figures.critical import critical_over_depth as critical_over_depth
+from thalweg.figures.critical import critical_rates as critical_rates
 from thalweg.figures.overview import overview as overview
 from thalweg.figures.phase import phase_map as phase_map
 from thalweg.figures.style import PALETTE as PALETTE

@@ -1,4 +1,4 @@
-"""The largest learning rate that trains, over depth, with what theory says about it."""
+"""The largest learning rate that trains, over depth or scale, with what theory says about it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from thalweg._checks import InputError
 from thalweg.figures.style import PALETTE, STYLE
 
 Found = Mapping[str, Any]
-"""A depth, and what `CriticalLearningRate.to_dict` says there."""
+"""A depth and a scale, and what `CriticalLearningRate.to_dict` says there."""
 
 _LINES = {
     "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
@@ -28,12 +28,13 @@ _LINES = {
 _MARKERS = (("o", "0.1"), ("s", "0.55"), ("^", "0.75"))
 
 
-def critical_over_depth(panels: Mapping[str, Sequence[Found]]) -> Figure:
-    """Learning rate x depth over depth: what falls like 1 / depth is level.
+def critical_rates(panels: Mapping[str, Sequence[Found]], along: str = "depth") -> Figure:
+    """Learning rate x depth: what falls like 1 / depth is level.
 
     Args:
         panels: what was found, under the title of the panel that it belongs to. Measurements with
             different criteria are drawn apart.
+        along: what is varied, "depth" or "scale".
     """
     if not panels or not all(panels.values()):
         raise InputError("`panels` must hold at least one measurement each.")
@@ -43,9 +44,9 @@ def critical_over_depth(panels: Mapping[str, Sequence[Found]]) -> Figure:
             layout="constrained",
         )  # fmt: skip
         for place, (title, found) in zip(axes[0], panels.items(), strict=True):
-            _draw_measured(place, found)
-            _draw_predictions(place, found)
-            _finish(place, title, found)
+            _draw_measured(place, found, along)
+            _draw_predictions(place, found, along)
+            _finish(place, title, found, along)
         axes[0, 0].set_ylim(*_range(found for panel in panels.values() for found in panel))
         axes[0, 0].set_ylabel(r"learning rate $\times$ depth")
         handles: dict[str, Any] = {}
@@ -60,22 +61,22 @@ def critical_over_depth(panels: Mapping[str, Sequence[Found]]) -> Figure:
     return figure
 
 
-def _draw_predictions(axes: Axes, found: Sequence[Found]) -> None:
+def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
     for name, (colour, dashes) in _LINES.items():
         known = {
-            each["depth"]: prediction["rate"] * each["depth"]
+            each[along]: prediction["rate"] * each["depth"]
             for each in found
             for prediction in each["predictions"]
             if prediction["name"] == name and prediction["rate"]
         }
         if known:
-            depths = np.array(sorted(known))
-            rates = np.array([known[depth] for depth in depths])
-            marker = "" if len(depths) > 1 else "_"
-            axes.plot(depths, rates, color=colour, linestyle=dashes, marker=marker, label=name)
+            places = sorted(known)
+            rates = [known[place] for place in places]
+            marker = "" if len(places) > 1 else "_"
+            axes.plot(places, rates, color=colour, linestyle=dashes, marker=marker, label=name)
 
 
-def _draw_measured(axes: Axes, found: Sequence[Found]) -> None:
+def _draw_measured(axes: Axes, found: Sequence[Found], along: str) -> None:
     criteria = list(dict.fromkeys(each["criterion"] for each in found))
     for number, criterion in enumerate(criteria):
         marker, colour = _MARKERS[number % len(_MARKERS)]
@@ -83,12 +84,12 @@ def _draw_measured(axes: Axes, found: Sequence[Found]) -> None:
         own = [each for each in own if each["upper"] is not None]
         if not own:
             continue
-        depths = np.array([each["depth"] for each in own])
+        depths, places = (np.array([each[name] for each in own]) for name in ("depth", along))
         middle = np.array([np.sqrt(each["lower"] * each["upper"]) for each in own]) * depths
         low = np.array([min(each["lowers"]) for each in own]) * depths
         high = np.array([max(u or 0.0 for u in each["uppers"]) for each in own]) * depths
         axes.errorbar(
-            depths * 1.035**number, middle, np.maximum([middle - low, high - middle], 0),
+            places * 1.035**number, middle, np.maximum([middle - low, high - middle], 0),
             fmt=marker, color=colour, markersize=5, capsize=2.5, linewidth=1.1, zorder=5 - number,
             label=f"measured: {criterion}",
         )  # fmt: skip
@@ -101,15 +102,15 @@ def _range(found: Iterable[Found]) -> tuple[float, float]:
     return min(middle) / 5, max(middle) * 3
 
 
-def _finish(axes: Axes, title: str, found: Sequence[Found]) -> None:
+def _finish(axes: Axes, title: str, found: Sequence[Found], along: str) -> None:
     axes.set_title(title)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    depths = sorted({each["depth"] for each in found})
-    axes.set_xticks(depths, [str(depth) for depth in depths])
+    places = sorted({each[along] for each in found})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.minorticks_off()
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_xlabel("depth")
-    axes.set_xlim(depths[0] / 1.15, depths[-1] * 1.15)
+    axes.set_xlabel({"depth": "depth", "scale": "scale of the start"}[along])
+    axes.set_xlim(places[0] / 1.15, places[-1] * 1.15)

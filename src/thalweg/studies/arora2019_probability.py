@@ -118,9 +118,9 @@ exactly, so that one set of draws serves all scales and all K.
     comparison: ClassVar[str] = """
 arora2019 leave this probability open. Seen here: it is never appreciable. Small scales make the
 margin small compared with the imbalance, large ones lose the margin: there is a best scale in
-between, and even there the probability for K = 1 falls from 5.5 % for two scalar layers by orders of
-magnitude with width and depth, and like a power of 1 / K. For scalar chains the limit is known in
-closed form and agrees.
+between, and even there the probability for K = 1 falls from 5.5 % for two scalar layers by orders
+of magnitude with width and depth, and like a power of 1 / K. For scalar chains the limit is known
+in closed form and agrees.
 """
 
     @classmethod

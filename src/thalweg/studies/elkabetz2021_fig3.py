@@ -44,7 +44,7 @@ _LIMITS = {
     "max pooling": Limits(drift=0.05, loss=0.02, spread=2.0, halved=0.4),
     "adapted": Limits(drift=0.05, loss=0.02, spread=2.0, halved=0.4),
 }
-_COST = {"max pooling": 4.0, "adapted": 1.0}  # of a step, against each other
+_COST = {"max pooling": 2.2, "adapted": 1.0}  # of a step, against each other
 
 
 class Figure3(AbstractStudy):

@@ -13,7 +13,7 @@ from typing_extensions import override
 from thalweg import initialisation
 from thalweg._typing import Weights
 from thalweg.critical import CriticalLearningRate, critical_learning_rate
-from thalweg.figures import critical_over_depth
+from thalweg.figures import critical_rates
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
@@ -127,7 +127,7 @@ the middle start. Predictions that belong to a start are compared start by start
             ]
             for kind, (_, title) in _KINDS.items()
         }
-        return {"rates": critical_over_depth(panels)}
+        return {"rates": critical_rates(panels)}
 
 
 def _case(kind: str, depth: int, starts: int) -> tuple[Objective, Weights]:
