@@ -1,7 +1,10 @@
 """The README's example runs as it stands, and says what is true."""
 
+import importlib.util
 import re
 from pathlib import Path
+
+from thalweg.studies import STUDIES
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -22,3 +25,12 @@ def test_the_example_runs(capsys):
 def test_every_linked_file_is_there():
     for target in re.findall(r"\]\((?!http)([^)#]+)", README.read_text()):
         assert (README.parent / target).exists(), target
+
+
+def test_the_table_of_studies_is_current():
+    place = README.parent / "docs" / "write_studies.py"
+    spec = importlib.util.spec_from_file_location("write_studies", place)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert README.read_text("utf-8") == script.readme(), "run `make docs`"
+    assert all(f"`{name}" in script.table() for name in STUDIES)

@@ -221,23 +221,24 @@ def draw_pair(axes: Any, results: xr.Dataset, reference: Reference | None) -> No
         panel.set_title(str(results.network.values))
 
 
-def draw_distances(axes: Any, results: xr.Dataset) -> None:
-    """Drifts and the distance to the flow on a logarithmic scale, which the paper does not show."""
+def draw_distances(axes: Any, results: xr.Dataset, extrapolated: bool = True) -> None:
+    """Drifts and distances on a logarithmic scale, which the paper does not show."""
     later = results.isel(iteration=slice(1, None))
     for r in later.divisor.values[1:]:
         drift = later.drift.sel(divisor=r)
         axes.plot(
             later.iteration, drift, color=_COLOURS[int(r)], label=rf"$\eta_0$ to $\eta_0/{r}$"
         )
-    finest = int(later.divisor.values[-1])
-    axes.plot(
-        later.iteration, later.to_flow.sel(divisor=1), color="black", linestyle="--",
-        label=r"$\eta_0$ to the extrapolated flow",
-    )  # fmt: skip
-    axes.plot(
-        later.iteration, later.to_flow.sel(divisor=finest), color="0.5", linestyle=":",
-        label=rf"$\eta_0/{finest}$ to the extrapolated flow",
-    )  # fmt: skip
+    if extrapolated:
+        finest = int(later.divisor.values[-1])
+        axes.plot(
+            later.iteration, later.to_flow.sel(divisor=1), color="black", linestyle="--",
+            label=r"$\eta_0$ to the extrapolated flow",
+        )  # fmt: skip
+        axes.plot(
+            later.iteration, later.to_flow.sel(divisor=finest), color="0.5", linestyle=":",
+            label=rf"$\eta_0/{finest}$ to the extrapolated flow",
+        )  # fmt: skip
     axes.plot(later.iteration, later.travelled, color="0.5", linewidth=0.8, label="way travelled")
     axes.set_yscale("log")
     axes.set_xlabel(r"iterations at $\eta_0$")

@@ -40,7 +40,7 @@ class CriticalRate(AbstractStudy):
     """From which learning rate on a residual network of some depth no longer learns."""
 
     name: ClassVar[str] = "marion2024-depth"
-    title: ClassVar[str] = "The largest learning rate that learns, over depth"
+    title: ClassVar[str] = "the largest learning rate that learns, over depth"
     protocol: ClassVar[str] = """
 Not in the paper's text, but in the authors' later code. Residual networks of depth 5, 10, 20 and 40
 with 5 x 5 layers, scale 0.25, on the data of that code; 25 learning rates, evenly spaced in their

@@ -31,7 +31,7 @@ class ResidualStarts(AbstractStudy):
     """The same as for Gaussian starts, from layers near the identity."""
 
     name: ClassVar[str] = "marion2024-fig3"
-    title: ClassVar[str] = "Residual starts: where training succeeds, how sharp it ends, divergence"
+    title: ClassVar[str] = "residual starts: where training succeeds, how sharp it ends, divergence"
     figures: ClassVar[tuple[str, ...]] = ("3a", "3b", "4")
     protocol: ClassVar[str] = """
 The data of figure 1. Ten 5 x 5 layers start as W_k = I + s / sqrt(L d) N_k with standard Gaussian

@@ -27,7 +27,7 @@ class ResidualTraces(AbstractStudy):
     """A run that settles below the edge of stability, and one that enters it."""
 
     name: ClassVar[str] = "marion2024-fig3cd"
-    title: ClassVar[str] = "Residual starts: two runs, below and at the edge of stability"
+    title: ClassVar[str] = "residual starts: two runs, below and at the edge of stability"
     figures: ClassVar[tuple[str, ...]] = ("3c", "3d")
     protocol: ClassVar[str] = """
 The network and the data of figure 3, one start with scale 0.5, 400 steps at the learning rates 0.02

@@ -40,7 +40,7 @@ class Underdetermined(AbstractStudy):
     """How sharp the interpolators are, and how well flat ones generalise."""
 
     name: ClassVar[str] = "marion2024-underdetermined"
-    title: ClassVar[str] = "Fewer samples than features: sharpness and generalisation"
+    title: ClassVar[str] = "fewer samples than features: sharpness and generalisation"
     protocol: ClassVar[str] = """
 Not in the paper's text, but in the authors' later code. 15 samples with 20 features, a linear
 network of depth 5 (four 20 x 20 layers and one output), Gaussian starts with nine scales from 0.1

@@ -141,15 +141,13 @@ grows, and descent follows it until it meets 2/eta, where it stays.
             axes.plot(results.scale, results.flow.median("seed"), "k:", label="gradient flow")
             axes.axhline(float(results.small_start), color="black", linewidth=0.8)
             for level, words in (
-                (float(results.small_start), r"$S_0$: limit of small starts"),
-                (float(results.least), "no minimiser is flatter"),
-                (float(results.most), "marion2024: small starts end below"),
+                (float(results.least), r"line: $S_0$, limit of small starts"),
+                (float(results.least) / 1.11, "grey: no minimiser is that flat"),
+                (float(results.most) * 1.22, "marion2024: small starts end below"),
             ):
-                below = words.startswith("no")
                 axes.annotate(
-                    words, (0.99, level), xytext=(0, -3 if below else 3), fontsize=8.5,
+                    words, (0.01, level), xytext=(0, -3), fontsize=8.5, va="top", color="0.25",
                     xycoords=("axes fraction", "data"), textcoords="offset points",
-                    ha="right", va="top" if below else "bottom", color="0.25",
                 )  # fmt: skip
             axes.axhline(float(results.most), color="0.4", linestyle="-.", linewidth=0.8)
             axes.set_xscale("log")
