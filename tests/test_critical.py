@@ -207,6 +207,16 @@ def test_the_command_prints_a_table_or_json(tmp_path):
         assert isinstance(CliRunner().invoke(app, ["critical", *wrong]).exception, InputError)
 
 
+def test_a_network_without_a_known_minimum_is_measured_from_zero():
+    objective = tw.Objective(tw.HomogeneousNetwork([1, 1, 1]), tw.TargetMatrix([[1.0]]))
+    start = (np.full((1, 1), 0.8), np.full((1, 1), 0.8))
+    found = critical_learning_rate(objective, start, steps=1500, certified=False)
+    assert found.criterion.minimum == 0
+    assert 0.5 < found.lower < 1.1  # that of the linear network, while its one unit is alive
+    with pytest.raises(InputError, match="precision"):
+        critical_learning_rate(objective, start, steps=10, precision=1e-17)
+
+
 def test_the_command_goes_through_scales(tmp_path):
     """From scalar layers of scales that hardly matter the rate is the same."""
     common = ["critical", "--set", "data.source=target", "--set", "data.matrix=[[1.0]]",

@@ -142,6 +142,22 @@ def test_a_change_drops_what_it_excludes():
     assert experiment.changed(deep, {"network.hidden": [3, 2]}).network.depth is None
 
 
+def test_the_order_of_changes_does_not_matter():
+    """A field of the new kind may be named before the kind."""
+    changes = {"start.norm": 0.2, "start.kind": "aligned"}
+    one = experiment.changed(experiment.Experiment(), changes)
+    other = experiment.changed(experiment.Experiment(), dict(reversed(changes.items())))
+    assert one == other
+    assert one.start.norm == 0.2
+    with pytest.raises(InputError, match="noise"):
+        experiment.changed(experiment.Experiment(), {"data.noise": 0, "data.source": "diabetes"})
+
+
+def test_records_are_an_odd_number_of_steps_apart():
+    training = experiment.from_values({"training": {"steps": 320, "records": 160}}).training
+    assert training.record_every(0.1) == 3
+
+
 def test_paths_of_data_follow_the_file(tmp_path):
     before = experiment.from_toml('data = {source = "csv", path = "own.csv", target = "y"}')
     after = experiment.moved(before, tmp_path / "here", tmp_path / "out" / "there")

@@ -18,6 +18,7 @@ from thalweg import (
     Objective,
     Regression,
     TargetMatrix,
+    descend,
     measurement,
 )
 from thalweg.dynamics.trajectory import AbstractTrajectory
@@ -204,3 +205,29 @@ def test_along_needs_weights():
     bare = Record(run.objective, run.times, (), run.loss)
     with pytest.raises(InputError, match=r"recorded weights.*`observe`"):
         measurement.along(bare, measurement.imbalance)
+
+
+def test_the_least_loss_of_a_narrow_network_is_where_descent_ends():
+    """Oracle: descent on [3, 1, 2], whose product has rank one, until it rests."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3)) * [1.0, 0.5, 2.0]
+    y = x @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(20, 2))
+    narrow = Objective(LinearNetwork([3, 1, 2]), Regression(x, y))
+    weights = tuple(rng.normal(size=shape) for shape in narrow.network.shapes)
+    run = descend(narrow, weights, learning_rate=0.1, steps=20_000, record_every=20_000)
+    assert measurement.least_loss(narrow) == pytest.approx(float(run.loss[-1]), rel=1e-9)
+    wide = Objective(LinearNetwork([3, 2, 2]), Regression(x, y))
+    assert measurement.least_loss(wide) == pytest.approx(float(wide.problem.minimum), rel=1e-12)
+    target = Objective(LinearNetwork([2, 1, 2]), TargetMatrix([[2.0, 0.0], [0.0, 1.0]]))
+    assert measurement.least_loss(target) == pytest.approx(0.5)  # 1/2 of the square that is lost
+
+
+def test_the_least_loss_is_not_guessed():
+    problem = TargetMatrix([[1.0, 0.0]])
+    flat = LinearNetwork([2, 2], np.zeros(2))
+    for other in (
+        Objective(HomogeneousNetwork([2, 2, 1]), problem),
+        Objective(LinearNetwork([2, 2, 1]), problem, weight_decay=0.1),
+        Objective(flat, problem),
+    ):
+        assert np.isnan(measurement.least_loss(other))

@@ -62,6 +62,12 @@ def test_sharpness_tells_apart_what_the_loss_cannot():
     assert phase(wavy, 40.0) is Phase.OSCILLATING
 
 
+def test_a_run_that_begins_at_the_minimum_has_not_diverged_by_rounding():
+    loss = np.array([1.0] * 4 + [1.0 + 2.3e-16] * 6)
+    assert classify(loss, 1.0, 0.1) == Phase.MONOTONE
+    assert classify(np.zeros(10), 0.0, 0.1) == Phase.MONOTONE
+
+
 def test_a_reference_keeps_a_fall_from_far_above_from_counting_as_convergence():
     fallen = np.concatenate([[1e5, 1e3], np.full(99, 1.0)])  # onto a plateau
     assert Phase(int(classify(fallen, 0.0, 0.1, reference=1.0))) is Phase.SADDLE

@@ -733,3 +733,16 @@ def test_without_flint_the_fix_is_named(monkeypatch, small):
     monkeypatch.delattr("thalweg.tubes.checker", raising=False)
     with pytest.raises(InputError, match=r"thalweg\[rigorous\]"):
         small.write("nowhere.json")
+
+
+def test_what_is_printed_is_proven_too():
+    """Bounds are rounded up; what is assumed is not rounded."""
+    said = str(
+        checker.Checked(
+            True, "", time=0.99999999, start_distance=0.0999999999, largest_upper=0.12345649,
+            ratio=1.00001, between=0.2, largest_jump=1.49e-16,
+        )
+    )  # fmt: skip
+    for words in ("time 0.99999999\n", "within 0.0999999999 of", "within 0.123457 of",
+                  "(1.001 times", "up to 2e-16"):  # fmt: skip
+        assert words in said

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,9 @@ import pytest
 import xarray as xr
 
 from thalweg._checks import InputError
-from thalweg.storage import open_results, provenance, write_results
+from thalweg.storage import files, holds, open_results, provenance, write_results
 from thalweg.storage.blocks import Block, BlockStore
-from thalweg.storage.files import only_writer, write_file, write_folder, writing_to
+from thalweg.storage.files import only_writer, remove, write_file, write_folder, writing_to
 from thalweg.storage.layout import Layout
 
 LAYOUT = Layout(
@@ -74,6 +76,61 @@ def test_an_unfinished_store_opens_with_what_it_has(tmp_path):
     assert held == np.isfinite(truth[:, 0]).sum() - 7  # the damaged block had 7 of 28 runs
 
 
+def sweep_store(folder: Path, **identity: str) -> BlockStore:
+    """A store whose dataset says what it is of, as that of a sweep does."""
+    attrs = {"kind": "sweep", **identity}
+    return BlockStore(folder, identity, Layout(LAYOUT.dims, LAYOUT.coords, attrs), 1)
+
+
+def one_block(cells: int = 30) -> Block:
+    return Block(np.arange(cells), {"first": np.ones(cells)}, {"path": np.ones((cells, 2))})
+
+
+def test_only_the_results_of_the_same_sweep_make_it_complete(tmp_path):
+    store = sweep_store(tmp_path, digest="a")
+    store.write_manifest()
+    store.write(0, one_block())
+    write_results(xr.Dataset({"loss": 1.0}, attrs={"kind": "run", "digest": "a"}), tmp_path)
+    assert not store.complete
+    store.clean()
+    assert store.done() == {0}
+    store.assemble()
+    assert store.complete
+    assert not sweep_store(tmp_path, digest="b").complete
+
+
+def test_what_a_folder_holds_is_told_by_its_kind(tmp_path):
+    assert holds(tmp_path / "nowhere") is None
+    assert holds(tmp_path) is None
+    for name, attrs in (("run", {"kind": "run"}), ("study", {"study": "s"}), ("unknown", {})):
+        write_results(xr.Dataset(attrs=attrs), tmp_path / name)
+        assert holds(tmp_path / name) == name
+    store = sweep_store(tmp_path / "sweep")
+    store.write_manifest()
+    assert holds(tmp_path / "sweep") == "sweep"
+    store.write(0, one_block())
+    store.assemble()
+    (tmp_path / "sweep" / "sweep.json").unlink()
+    assert holds(str(tmp_path / "sweep")) == "sweep"
+
+
+def test_blocks_that_no_manifest_knows_are_not_adopted(tmp_path):
+    store, _ = filled_store(tmp_path)
+    (tmp_path / "sweep.json").unlink()
+    (tmp_path / "blocks" / "mine.zarr.zip").write_text("kept")
+    store.write_manifest()
+    assert store.done() == set()
+    assert os.listdir(tmp_path / "blocks") == ["mine.zarr.zip"]
+
+
+def test_a_sweep_is_cleared_without_what_else_is_there(tmp_path):
+    store, _ = filled_store(tmp_path)
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "sweep.json").write_text("damaged")
+    store.clear()
+    assert os.listdir(tmp_path) == ["mine"]
+
+
 def test_windows_cover_every_cell_once():
     cells = np.concatenate([LAYOUT.cells(window).ravel() for window in LAYOUT.windows()])
     assert sorted(cells.tolist()) == list(range(30))
@@ -108,6 +165,102 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path):
     assert os.listdir(tmp_path) == ["held"]
 
 
+@pytest.fixture(scope="module")
+def dead() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def put(part: Path) -> None:
+    part.write_text("new")
+
+
+def test_a_writer_sweeps_up_after_dead_writers_of_the_same_name_only(tmp_path, dead):
+    gone = f"file.{dead}.part"
+    kept = {
+        f"file.{os.getppid()}.part",  # alive
+        f"other.{dead}.part",
+        f"file.{dead}.part.rar",
+        "file.part1.rar",
+        "file.old.part",  # of a folder, and this is none
+        ".partial",
+    }
+    for name in (gone, *kept):
+        (tmp_path / name).write_text("x")
+    write_file(tmp_path / "file", put)
+    assert set(os.listdir(tmp_path)) == kept | {"file"}
+
+
+def test_blocks_of_dead_writers_go_and_other_files_stay(tmp_path, dead):
+    store, _ = filled_store(tmp_path)
+    kept = {f"000001.zarr.zip.{os.getppid()}.part", "my.part1.rar", f"mine.{dead}.part"}
+    for name in (f"000001.zarr.zip.{dead}.part", *kept):
+        (tmp_path / "blocks" / name).write_text("x")
+    store.clean()
+    assert set(os.listdir(tmp_path / "blocks")) == kept | {f"00000{n}.zarr.zip" for n in range(4)}
+
+
+def killed_between_the_renames(folder: Path) -> xr.Dataset:
+    """Results whose writer was killed after it had put the old ones aside."""
+    written = xr.Dataset({"loss": 1.0}, attrs={"kind": "run"})
+    store = write_results(written, folder)
+    os.replace(store, folder / "results.zarr.old.part")
+    return written
+
+
+def test_results_that_were_put_aside_are_still_read(tmp_path):
+    written = killed_between_the_renames(tmp_path)
+    assert holds(tmp_path) == "run"
+    for path in (tmp_path, tmp_path / "results.zarr"):
+        assert open_results(path).identical(written)
+
+
+def test_results_that_were_put_aside_are_not_lost_to_the_next_writer(tmp_path):
+    written = killed_between_the_renames(tmp_path)
+
+    def fail(part: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_folder(tmp_path / "results.zarr", fail)
+    assert os.listdir(tmp_path) == ["results.zarr"]
+    assert open_results(tmp_path).identical(written)
+    other = xr.Dataset({"loss": 2.0})
+    killed_between_the_renames(tmp_path)
+    write_results(other, tmp_path)
+    assert os.listdir(tmp_path) == ["results.zarr"]
+    assert open_results(tmp_path).identical(other)
+
+
+def test_the_old_folder_stands_again_if_the_new_one_cannot_be_put_in_place(tmp_path, monkeypatch):
+    write_results(xr.Dataset({"loss": 1.0}), tmp_path)
+    replace = os.replace
+
+    def refuse_the_new(source: Path, target: Path) -> None:
+        if source.name == f"results.zarr.{os.getpid()}.part":
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", refuse_the_new)
+    with pytest.raises(InputError, match="Input/output error"):
+        write_results(xr.Dataset({"loss": 2.0}), tmp_path)
+    assert os.listdir(tmp_path) == ["results.zarr"]
+    assert float(open_results(tmp_path).loss) == 1.0
+
+
+def test_what_cannot_be_removed_is_said(tmp_path, monkeypatch):
+    (tmp_path / "held").mkdir()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(files.shutil, "rmtree", refuse)
+    with pytest.raises(InputError, match="held must be removed, but cannot be: Permission denied"):
+        remove(tmp_path / "held")
+
+
 def test_any_dataset_is_read_back(tmp_path):
     written = xr.Dataset({"loss": (("rate",), [1.0, np.nan])}, {"rate": [0.1, 0.2]}, {"a": "b"})
     store = write_results(written, tmp_path / "new" / "folder")
@@ -115,7 +268,7 @@ def test_any_dataset_is_read_back(tmp_path):
         assert open_results(path).identical(written)
 
 
-def test_bad_places_are_named(tmp_path):
+def test_bad_places_are_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="must go to a folder that can be written to"):
         write_results(xr.Dataset(), tmp_path / "file")
@@ -123,9 +276,13 @@ def test_bad_places_are_named(tmp_path):
         open_results(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"holds no results\.zarr"):
         open_results(tmp_path)
-    (tmp_path / "sweep.json").write_text('{"format": 99}')
-    with pytest.raises(InputError, match=r"sweep\.json must be that of a sweep"):
-        open_results(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"holds no results\.zarr"):
+        open_results(".")
+    for damaged in ('{"format": 99}', "[1]", '{"format": 1', '{"format": 1, "layout": {}}'):
+        (tmp_path / "sweep.json").write_text(damaged)
+        with pytest.raises(InputError, match=r"sweep\.json must be that of a sweep.*`--fresh`"):
+            open_results(tmp_path)
 
 
 def test_one_writer_at_a_time(tmp_path):

@@ -18,7 +18,8 @@ from thalweg import experiment, storage
 from thalweg._checks import InputError
 from thalweg.experiment import from_values
 from thalweg.sweeps import local, merge, performing, sweep
-from thalweg.sweeps.runs import known_minimum
+from thalweg.sweeps.plan import data_digest, make_plan
+from thalweg.sweeps.runs import compute
 
 SMALL = {
     "data": {"features": 2, "samples": 6},
@@ -169,16 +170,81 @@ def test_a_time_becomes_as_many_steps_as_each_rate_needs():
     assert found.last_step.values.ravel().tolist() == [40, 10]
 
 
-def test_the_minimum_is_told_only_where_it_is_known():
-    built = experiment.objective(small())
-    assert known_minimum(built) == float(built.problem.minimum)
-    narrow = small(data={"source": "target", "matrix": [[2.0, 0.0], [0.0, 1.0]]})
-    assert known_minimum(experiment.objective(narrow)) == 0.0
-    for change in (
-        {"network.width": 1},  # a product of rank one cannot be the target
-        {"loss.weight_decay": 0.1},
+# --- data files ----------------------------------------------------------------------------------
+
+
+def table(path: Path, factor: float = 1.0) -> None:
+    """A file of two inputs and a target, which is a multiple of their sum."""
+    rng = np.random.default_rng(0)
+    rows = [(a, b, factor * (a + b)) for a, b in rng.normal(size=(6, 2))]
+    path.write_text("a,b,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in rows))
+
+
+def of_table(path: str = "table.csv", *grids):
+    held = {"source": "csv", "path": path, "target": "y", "standardise": False}
+    return small(*(grids or ({"start.seed": [0, 1]},)), data=held, **NO_SPECTRUM)
+
+
+def start_losses(found: xr.Dataset) -> np.ndarray:
+    return found.loss.isel(record=0).values.ravel()
+
+
+def test_an_edited_file_is_read_anew_in_the_same_process(tmp_path):
+    """Oracle: the objective of the file as it is now."""
+    for factor in (1.0, 3.0):
+        table(tmp_path / "table.csv", factor)
+        found = sweep(of_table(), folder=tmp_path)
+        built = experiment.objective(of_table(), tmp_path)
+        np.testing.assert_array_equal(found.minimum, float(built.problem.minimum))
+        alone = experiment.changed(of_table(), {"start.seed": 1})
+        first = built(experiment.start(alone, built))
+        np.testing.assert_allclose(start_losses(found)[1], first, rtol=1e-13)
+
+
+def test_a_block_is_refused_where_its_file_is_another(tmp_path):
+    table(tmp_path / "table.csv")
+    task = make_plan(of_table(), tmp_path).task(0)
+    assert task.data_digest == data_digest(of_table().data, tmp_path)
+    table(tmp_path / "table.csv", 2.0)
+    with pytest.raises(InputError, match=r"table\.csv must be the same .* for all workers"):
+        compute(task)
+    (tmp_path / "table.csv").unlink()
+    with pytest.raises(InputError, match="needs it under the same path"):
+        compute(task)
+
+
+def test_a_sweep_is_not_gone_on_with_when_a_file_was_edited(tmp_path):
+    """Whether it is the one file of all runs, or one of several that are swept over."""
+    for name in "ab":
+        table(tmp_path / f"{name}.csv")
+    for number, wanted in enumerate(
+        (of_table("b.csv"), of_table("none.csv", {"data.path": ["a.csv", "b.csv"]}))
     ):
-        assert np.isnan(known_minimum(experiment.objective(experiment.changed(narrow, change))))
+        out = tmp_path / str(number)
+        sweep(wanted, out, folder=tmp_path)
+        table(tmp_path / "b.csv", 2.0)
+        with pytest.raises(InputError, match="before its data files were changed"):
+            sweep(wanted, out, folder=tmp_path)
+        found = sweep(wanted, out, folder=tmp_path, fresh=True)
+        assert start_losses(found).size == 2
+        table(tmp_path / "b.csv")
+
+
+def test_a_file_that_no_run_reads_need_not_be(tmp_path):
+    table(tmp_path / "a.csv")
+    plan = make_plan(of_table("none.csv", {"data.path": ["a.csv"]}), tmp_path)
+    assert set(plan.data_files) == {"a.csv"}
+    assert plan.identity() == make_plan(plan.experiment, tmp_path).identity()
+
+
+def test_the_files_of_mnist_count(tmp_path):
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        (tmp_path / name).write_bytes(name.encode())
+    images = small(data={"source": "mnist", "path": "."}).data
+    before = data_digest(images, tmp_path)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(b"others")
+    assert data_digest(images, tmp_path) != before
+    assert data_digest(small().data, tmp_path) == ""
 
 
 # --- interruptions -------------------------------------------------------------------------------
@@ -239,6 +305,48 @@ def test_results_of_another_command_are_not_touched(tmp_path):
     with pytest.raises(InputError, match="results of another command"):
         sweep(small({"start.seed": [0]}, **NO_SPECTRUM), tmp_path, fresh=True)
     assert float(storage.open_results(tmp_path).loss) == 1.0
+
+
+def test_a_run_in_the_folder_of_a_sweep_costs_no_block(tmp_path, monkeypatch):
+    wanted = small({"start.seed": [0]}, **NO_SPECTRUM)
+    monkeypatch.setattr(storage.blocks.BlockStore, "assemble", lambda store: None)
+    sweep(wanted, tmp_path)
+    assert storage.holds(tmp_path) == "sweep"
+    storage.write_results(xr.Dataset({"loss": 1.0}, attrs={"kind": "run"}), tmp_path)
+    before = files_of(tmp_path)
+    assert any(name.startswith("blocks/") for name in before)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="results of another command; give another `--out`"):
+            sweep(wanted, tmp_path, fresh=fresh)
+        assert files_of(tmp_path) == before
+
+
+def test_a_damaged_manifest_can_be_replaced(tmp_path):
+    wanted = small({"start.seed": [0]}, **NO_SPECTRUM)
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(InputError, match=r"sweep\.json must be that of a sweep"):
+        sweep(wanted, tmp_path)
+    assert sweep(wanted, tmp_path, fresh=True).seed.values.tolist() == [0]
+
+
+def test_blocks_without_a_manifest_are_computed_anew(tmp_path, monkeypatch):
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(storage.blocks.BlockStore, "assemble", lambda store: None)
+        sweep(small({"start.seed": [0]}, start={"scale": 9.0}, **NO_SPECTRUM), tmp_path)
+    (tmp_path / "sweep.json").unlink()
+    wanted = small({"start.seed": [0]}, **NO_SPECTRUM)
+    found = sweep(wanted, tmp_path)
+    np.testing.assert_array_equal(start_losses(found), start_losses(sweep(wanted)))
+
+
+def test_a_finished_sweep_needs_no_manifest(tmp_path, monkeypatch):
+    wanted = small({"start.seed": [0]}, **NO_SPECTRUM)
+    sweep(wanted, tmp_path)
+    (tmp_path / "sweep.json").unlink()
+    with pytest.raises(InputError, match="results of another command"):
+        sweep(small({"start.seed": [1]}, **NO_SPECTRUM), tmp_path, fresh=True)
+    monkeypatch.setattr(local, "compute", None)
+    assert sweep(wanted, tmp_path).seed.values.tolist() == [0]
 
 
 def test_a_full_disk_is_said_and_finished_blocks_stay(whole, tmp_path, monkeypatch):
@@ -345,11 +453,37 @@ def test_two_sweeps_become_one(tmp_path):
     merged = merge(tmp_path / "0", tmp_path / "1", tmp_path / "both")
     together = sweep(small(*grids, **NO_SPECTRUM))
     xr.testing.assert_equal(merged.load(), together)
+    assert merged.attrs["runs"] == together.attrs["runs"] == 7
+    assert merged.attrs["runs_merged"] == [4, 4]
     with pytest.raises(InputError, match="must be a new folder"):
         merge(tmp_path / "0", tmp_path / "1", tmp_path / "both")
     sweep(small(grids[0], network={"depth": 2}, **NO_SPECTRUM), tmp_path / "other")
     with pytest.raises(InputError, match="differ in their experiment"):
         merge(tmp_path / "0", tmp_path / "other", tmp_path / "new")
+
+
+def test_sweeps_without_a_finished_run_cannot_be_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "compute", lambda task, note: 1 / 0)
+    for name in "ab":
+        with pytest.raises(ZeroDivisionError):
+            sweep(four_blocks(), tmp_path / name)
+    with pytest.raises(InputError, match=r"at least one finished run, but .*a has none"):
+        merge(tmp_path / "a", tmp_path / "b", tmp_path / "both")
+
+
+def test_sweeps_over_files_are_merged_unless_one_was_edited(tmp_path):
+    for number, names in enumerate((["a.csv", "b.csv"], ["b.csv", "c.csv"])):
+        for name in names:
+            table(tmp_path / name, float(ord(name[0])))
+        sweep(of_table("a.csv", {"data.path": names}), tmp_path / str(number), folder=tmp_path)
+    merged = merge(tmp_path / "0", tmp_path / "1", tmp_path / "both")
+    assert merged.path.values.tolist() == ["a.csv", "b.csv", "c.csv"]
+    assert merged.attrs["runs"] == 3
+    assert set(json.loads(merged.attrs["data_files"])) == {"a.csv", "b.csv", "c.csv"}
+    table(tmp_path / "b.csv", 2.0)
+    sweep(of_table("a.csv", {"data.path": ["b.csv"]}), tmp_path / "2", folder=tmp_path)
+    with pytest.raises(InputError, match=r"over the same data .* b\.csv was changed"):
+        merge(tmp_path / "0", tmp_path / "2", tmp_path / "new")
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -368,6 +502,8 @@ def test_the_commands(tmp_path, monkeypatch):
     assert Path("thalweg-sweep/experiment.toml").is_file()
     again = CliRunner().invoke(app, ["show", "thalweg-sweep", "--json"], catch_exceptions=False)
     assert json.loads(again.stdout) == json.loads(shown.stdout)
+    with pytest.raises(InputError, match="must not hold a sweep"):
+        CliRunner().invoke(app, ["run", "--out", "thalweg-sweep"], catch_exceptions=False)
 
 
 def test_the_example_is_the_figure_of_the_paper():

@@ -107,6 +107,16 @@ def test_several_learning_rates_of_the_experiment_are_a_dimension():
             [{"start.seed, training.steps": [[1, 5]]}, {"start.seed, training.steps": [[1, 6]]}],
             "Grids that meet must agree.*(5,).*(6,)",
         ),
+        (
+            [{"start.scale": [{"from": 0.1, "to": 0.2}]}],
+            "must have numbers, words or lists.*a range stands alone, without brackets",
+        ),
+        ([{"start.seed, start.scale": [[1, {"from": 0.1}]]}], "`start.scale` .* must have numbers"),
+        ([{"training.learning_rate": [[0.1, 0.2]]}], r"one number for each run, got \[0.1, 0.2\]"),
+        (
+            [{"start.seed, training.learning_rate": [[1, [0.1, 0.2]]]}],
+            "`training.learning_rate` .* must be one number for each run",
+        ),
         ([{"network.depth": [2]}, {"start.seed": [1]}], r"Every \[\[sweep\]\] must give"),
     ],
 )

@@ -254,3 +254,13 @@ def plain():
 def test_bad_input_gets_one_sentence(make, options, sentence):
     with pytest.raises(InputError, match=sentence):
         tw.tube(make(), **options)
+
+
+def test_nothing_is_said_for_ever_where_rounding_left_a_negative_moment():
+    """Two columns in a ratio of 0.7: the stored moment has a determinant below zero."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(3, 6))[-1]
+    problem = tw.Regression(np.stack([first, 0.7 * first], axis=1), 1.3 * first)
+    objective = tw.Objective(tw.LinearNetwork([2, 1]), problem)
+    run = tw.descend(objective, (np.array([[1.4, -2.0]]),), learning_rate=0.1, steps=40)
+    assert tw.tube(run).forever is None

@@ -112,6 +112,26 @@ def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
     return jnp.linalg.norm(network.end_to_end(weights) - problem.minimiser)
 
 
+def least_loss(objective: Objective) -> float:
+    """The least loss over all weights; NaN where it is not known.
+
+    Known are linear networks under the square loss without weight decay. Where a layer is narrower
+    than the rank of the minimiser M, the network can at best be the product of that rank which is
+    nearest to it in the norm of the loss, and what is lost are the smallest singular values of
+    M Sigma^{1/2}.
+    """
+    network, problem = objective.network, objective.problem
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+        return float("nan")
+    readout = network.readout
+    reaches_all = readout is None or np.linalg.matrix_rank(readout) == network.outputs
+    if float(objective.weight_decay) > 0 or not reaches_all:
+        return float("nan")
+    squares = np.linalg.eigvalsh(problem.minimiser @ problem.input_moment @ problem.minimiser.T)
+    lost = squares[: max(0, squares.size - min(network.widths))]
+    return float(problem.minimum) + float(problem.scale) * float(lost.clip(min=0).sum())
+
+
 def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
     """A function of a point, at each point that a run has recorded.
 

@@ -42,6 +42,7 @@ EDGE_WIDTH = 0.03
 HOVER = 0.15
 FALLING = 0.8
 FLAT = 0.01
+_ROUNDING = 64 * np.finfo(float).eps
 LEAST_RECORDS = 8
 """With fewer a quarter of a run is not seen."""
 
@@ -177,9 +178,10 @@ Some = Bool[np.ndarray, " runs"]
 
 
 def _excess(loss: Runs, minimum: np.ndarray, reference: np.ndarray | None) -> Runs:
-    """As a share of the reference; not negative, though rounding may go below the minimum."""
-    excess = np.maximum(loss - minimum, 0.0)
-    scale = excess[:, :1] if reference is None else reference
+    """As a share of the reference; zero where it is rounding, which may go below the minimum."""
+    rounding = _ROUNDING * np.abs(loss[:, :1])
+    excess = np.where(loss - minimum <= rounding, 0.0, loss - minimum)
+    scale = np.maximum(excess[:, :1] if reference is None else reference, rounding)
     return np.where(excess > 0, excess / scale, excess)  # zero over zero is zero; NaN stays
 
 

@@ -119,7 +119,7 @@ def test_a_folder_in_the_way_is_one_sentence(squares, tmp_path):
         (0.5, 1.0, 5.0, -0.5, Verdict.VIOLATED, "1 to 5"),
         (6.0, -inf, 5.0, -1.0, Verdict.VIOLATED, "at most 5"),
         (6.0, 1.0, inf, 5.0, Verdict.CONFIRMED, "at least 1"),
-        (inf, 1.0, inf, inf, Verdict.CONFIRMED, "at least 1"),
+        (inf, 1.0, inf, inf, Verdict.UNDECIDED, "at least 1"),
         (nan, 1.0, 5.0, nan, Verdict.UNDECIDED, "1 to 5"),
         (nan, -inf, inf, nan, Verdict.UNDECIDED, "at least -inf"),
         (1.0, 1.0, 1.0, 0.0, Verdict.CONFIRMED, "1"),

@@ -42,7 +42,7 @@ def _stop_at_once(*_: Any) -> None:
     What commands have finished is on the disk, whole, and the same command goes on from there.
     """
     err.show_cursor(True)
-    err.print("interrupted", highlight=False)
+    err.print("interrupted; run the same command to go on", highlight=False)
     os._exit(130)
 
 

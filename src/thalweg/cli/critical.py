@@ -63,7 +63,7 @@ def _changes(depths: str | None, scales: str | None) -> list[dict[str, Any]]:
     return [{}]
 
 
-def _numbers(text: str, option: str, kind: type[int] | type[float], least: int) -> list[float]:
+def _numbers(text: str, option: str, kind: type[int] | type[float], least: int) -> list[Any]:
     try:
         numbers = [kind(word) for word in text.split(",")]
     except ValueError:
@@ -125,12 +125,13 @@ def _print(found: dict[str, Any]) -> None:
         which = f"every rate up to {lower:.3g}" if upper is None else f"no rate down to {upper:.3g}"
         out.print(f"{which} {tried}; change --steps or --share", highlight=False)
     else:
-        least, most = min(found["lowers"]), max(each or lower for each in found["uppers"])
+        ends = [each for each in found["uppers"] if each is not None]
+        most = f"{max(ends):.4g}" if len(ends) == len(found["uppers"]) else "beyond all tried"
         out.print(
             f"critical learning rate: {lower:.4g} to {upper:.4g} for the middle start, "
-            f"{least:.4g} to {most:.4g} over all of them",
-            highlight=False,
-        )
+            f"{min(found['lowers']):.4g} to {most} over all of them",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
     again = sum(bool(rates) for rates in found["isolated"])
     if again:
         out.print(f"from {again} starts, some larger rates train again", highlight=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from thalweg._checks import InputError
+from thalweg._checks import InputError, require_positive
 from thalweg.cli.base import AsJson, Changes, File, app, err, folder_of, out, read_experiment
 
 
@@ -31,6 +31,7 @@ def prove(
     settings = read_experiment(file, changes)
     training = settings.training
     rate = training.learning_rate[0] if learning_rate is None else learning_rate
+    require_positive("--learning-rate", rate)
     objective = experiment.objective(settings, folder_of(file))
     weights = experiment.start(settings, objective)
     with err.status("proving ..."):

@@ -37,12 +37,18 @@ def run(
     """
     from thalweg import experiment, report
     from thalweg.experiment.pieces import forget
+    from thalweg.storage import holds
     from thalweg.storage.files import only_writer
 
     settings = read_experiment(file, changes)
     folder = Path(settings.output.folder) if folder is None else folder
     # What is wrong is said before there is a folder.
     experiment.start(settings, experiment.objective(settings, folder_of(file)))
+    if holds(folder) == "sweep":
+        raise InputError(
+            f"{folder} must not hold a sweep, whose results would be replaced; give "
+            "another `--out`."
+        )
     with only_writer(folder):
         with progress_bars(*experiment.STAGES) as update:
             results = experiment.perform(settings, folder_of(file), update, kept_in=folder)

@@ -1,20 +1,16 @@
 """Commands that sweep grids of runs, and unite what they found."""
 
 import json
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from thalweg._checks import InputError
 from thalweg.cli.base import (
     AsJson,
     Changes,
     app,
-    err,
     folder_of,
     out,
     print_rows,
@@ -46,7 +42,7 @@ def sweep(
 
     experiment = read_experiment(file, changes)
     place = folder or _folder(experiment.output.folder)
-    with _interruptible(), progress_bars("sweep") as show:
+    with progress_bars("sweep") as show:
 
         def progress(done: int, total: int) -> None:
             show("sweep", done / total)
@@ -83,24 +79,10 @@ def _folder(named: str) -> Path:
     return Path(_DEFAULT_FOLDER if named == "thalweg-run" else named)
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """End at once when interrupted: what was finished is on the disk, whenever that happens."""
-
-    def stop(*_: Any) -> None:
-        err.show_cursor(True)
-        err.print("interrupted; run the same command to go on", highlight=False)
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
     """Say what a sweep has found, and draw its phase diagram if asked to."""
+    if "phase" not in found:
+        raise InputError(f"The sweep in {place} must have finished a block; run it again to go on.")
     if draw:
         _draw_phases(found, place)
     _tell(found, place, as_json)
@@ -108,13 +90,16 @@ def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
 
 def _draw_phases(found: Any, place: Path) -> None:
     """The phase diagram, of a sweep over learning rates and scales."""
-    if not {"learning_rate", "scale"} <= set(found["phase"].dims):
+    phases = found["phase"]
+    if not {"learning_rate", "scale"} <= set(phases.dims) or not bool(phases.notnull().any()):
         return
     from thalweg import figures
+    from thalweg.storage.files import writing_to
 
     figure = figures.phase_map(found)
-    for ending in ("png", "pdf"):
-        figure.savefig(place / f"phases.{ending}")
+    with writing_to(place):
+        for ending in ("png", "pdf"):
+            figure.savefig(place / f"phases.{ending}")
 
 
 def _tell(found: Any, place: Path, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
 from thalweg.objective import Objective
 
+_FINEST = 1e-9  # the relative width of an interval that rounding leaves room for
 _LEAST_SHARPNESS = 1e-6  # below it the start says nothing about where to look
 
 
@@ -122,14 +123,16 @@ def critical_learning_rate(
         steps: the budget of every run; or else
         time: the budget as learning rate x steps, so that slow rates have more of them.
         share: of the start's excess loss that may be left.
-        minimum: the least value of the objective; the problem's own if not given.
+        minimum: the least value of the objective; if not given, what `measurement.least_loss`
+            knows, or else zero, below which no loss of this package is.
         precision: the relative width of a bracket at which the search ends.
         candidates: how many rates are tried at once from each start. For small networks eight cost
             as little as one; for large ones 1, which halves the bracket, is cheapest.
         around: where the search begins; where the flattest minimiser becomes unstable if not given.
         certified: ask theorems that need no run, too; they take some seconds.
     """
-    require_positive("precision", precision)
+    if not precision >= _FINEST:
+        raise InputError(f"`precision` must be at least {_FINEST:g}, got {precision:g}.")
     batch, starts = _starts(objective, weights)
     criterion = criterion_of(objective, share, minimum, steps, time)
     if around is None:

@@ -5,7 +5,7 @@ small networks costs no more than one of them, so that eight rates between two o
 bracket ninefold for the price that halving it has.
 """
 
-from math import ceil
+from math import isnan
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import descend
+from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 
 SCAN_RATIO = 2.0
@@ -205,10 +206,11 @@ def criterion_of(
                 "`minimum` must be given where there is weight decay, which moves it; e.g. the "
                 "last loss of a long flow."
             )
-        minimum = getattr(objective.problem, "minimum", 0.0)
+        known = least_loss(objective)
+        minimum = 0.0 if isnan(known) else known
     return Criterion(float(minimum), float(share), steps, time)
 
 
 def budget_steps(criterion: Criterion, rate: float) -> int:
     """How many steps the budget leaves one rate."""
-    return ceil(int(criterion.steps_at(np.asarray([[rate]]))[0, 0]))
+    return int(criterion.steps_at(np.asarray([[rate]]))[0, 0])

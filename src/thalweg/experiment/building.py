@@ -1,5 +1,6 @@
 """From settings to the nouns of the package: data, problem, network, objective, weights, case."""
 
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from thalweg.experiment.settings import (
     TableData,
     TargetData,
 )
+from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractProblem, Classification, Regression, TargetMatrix
@@ -97,7 +99,8 @@ def case_of(
     if target_loss is None:
         target_loss = settings.target_loss
     if target_loss is None:
-        lowest = float(getattr(objective.problem, "minimum", 0.0))
+        known = least_loss(objective)
+        lowest = 0.0 if isnan(known) else known
         target_loss = lowest + 0.01 * (float(objective(weights)) - lowest)
     return Case(
         objective,

@@ -20,6 +20,7 @@ from thalweg.experiment import settings as parts
 from thalweg.experiment.settings import Experiment
 
 _CHOICES = {"data": ("source", parts.Data), "start": ("kind", parts.Start)}
+_KINDS = {f"{table}.{field}" for table, (field, _) in _CHOICES.items()}
 """The tables of which there are several kinds, and the field that tells them apart."""
 
 
@@ -60,7 +61,9 @@ def changed(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     that exclude each other the one that is not named.
     """
     values = experiment.model_dump(exclude_none=True)
-    for name, value in changes.items():
+    # Kinds first: what is said about a table holds for the kind that it becomes.
+    for name in sorted(changes, key=lambda name: name not in _KINDS):
+        value = changes[name]
         table, _, field = name.rpartition(".")
         if table and not isinstance(values.get(table), dict):
             raise InputError(f"There is no field `{name}`{_hint(name, field_names())}")

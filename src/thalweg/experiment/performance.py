@@ -33,6 +33,7 @@ from thalweg.experiment.motions import (
 from thalweg.experiment.pieces import Arrays, Pieces
 from thalweg.experiment.results import Measurements, assemble
 from thalweg.experiment.settings import Experiment, Output
+from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 from thalweg.theorems import Question, certify_case
 from thalweg.theorems.measured import measure
@@ -100,7 +101,7 @@ class _Work:
             quantities=self.balance(motions),
             certificates=self.certificates(runs[0], exact),
             theory=quantities.theory(self.objective),
-            minimum=quantities.minimum(self.objective),
+            minimum=least_loss(self.objective),
             reasons={"no_flow": no_flow, "no_tube": no_tube},
         )
         return assemble(self.experiment, self.objective, found, self.pieces.seconds)

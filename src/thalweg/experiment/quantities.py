@@ -3,6 +3,7 @@
 Each function gives arrays by name; what makes no sense for a network or a loss is left out.
 """
 
+from math import isnan
 from typing import Any
 
 import jax.numpy as jnp
@@ -27,21 +28,13 @@ _FLATNESS: tuple[str, ...] = (
 )  # fmt: skip
 
 
-def minimum(objective: Objective) -> float:
-    """The least loss, where it is known: linear networks, square loss, no weight decay."""
-    network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
-        return float("nan")
-    return float("nan") if float(objective.weight_decay) > 0 else float(problem.minimum)
-
-
 def along(motion: AbstractTrajectory) -> Arrays:
     """Excess loss, balance, alignment and accuracy at every record."""
     objective = motion.objective
     functions: dict[str, Any] = {"imbalance": _imbalance(objective)}
     if isinstance(objective.network, LinearNetwork) and objective.network.depth > 1:
         functions["alignment"] = _weakest_alignment
-    if minimum(objective) == minimum(objective):
+    if not isnan(measurement.least_loss(objective)):
         functions["excess"] = _excess(objective)
     if isinstance(objective.problem, Classification):
         functions["accuracy"] = _accuracy(objective)
@@ -90,7 +83,9 @@ def _excess(objective: Objective) -> Any:
     network, problem = objective.network, objective.problem
     assert isinstance(network, LinearNetwork)
     assert isinstance(problem, Regression | TargetMatrix)
-    return lambda weights: problem.excess(network.end_to_end(weights))
+    # Without cancellation, where the network can come to the problem's own minimum.
+    gap = measurement.least_loss(objective) - float(problem.minimum)
+    return lambda weights: problem.excess(network.end_to_end(weights)) - gap
 
 
 def _accuracy(objective: Objective) -> Any:

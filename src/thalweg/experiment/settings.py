@@ -281,7 +281,12 @@ class Training(Settings):
 
     def record_every(self, rate: float) -> int:
         """How many steps lie between two records."""
-        return max(1, -(-self.steps_at(rate) // self.records))
+        return spacing(self.steps_at(rate), self.records)
+
+
+def spacing(steps: int, records: int) -> int:
+    """Steps between records: an odd number, so that an oscillation is seen on both its sides."""
+    return -(-steps // records) | 1
 
 
 class FlowSettings(Settings):

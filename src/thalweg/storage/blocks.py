@@ -6,6 +6,7 @@ memory does not grow with the number of runs; then the blocks go.
 """
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,11 +22,20 @@ from numcodecs import Zstd
 from zarr.storage import ZipStore
 
 from thalweg._checks import InputError
-from thalweg.storage.files import remove, remove_parts, write_file, write_folder, writing_to
+from thalweg.storage.contents import MANIFEST, RESULTS, attributes
+from thalweg.storage.files import (
+    left_of,
+    remove,
+    remove_at_once,
+    remove_parts,
+    write_file,
+    write_folder,
+    writing_to,
+)
 from thalweg.storage.layout import Layout, Window
 
-MANIFEST = "sweep.json"
-_RESULTS, _BLOCKS, _FORMAT = "results.zarr", "blocks", 1
+_BLOCKS, _FORMAT = "blocks", 1
+_BLOCK_NAME = re.compile(r"(\d{6,})\.zarr\.zip")
 _AT_HAND = 32  # blocks in memory while windows are filled
 
 
@@ -79,21 +89,26 @@ class BlockStore:
                 raise KeyError(f"format {held['format']}")
             layout = Layout.from_json(held["layout"])
             return cls(folder, held["identity"], layout, held["blocks"])
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"{folder / MANIFEST} must be that of a sweep: {error}.") from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{folder / MANIFEST} must be that of a sweep: {error}; `thalweg sweep` with "
+                "`--fresh` begins anew."
+            ) from error
 
     @property
     def results(self) -> Path:
         """Where everything is in the end."""
-        return self.folder / _RESULTS
+        return self.folder / RESULTS
 
     @property
     def complete(self) -> bool:
-        """Whether the blocks have been put together."""
-        return self.results.is_dir()
+        """Whether the blocks have been put together: the store there is of this very sweep."""
+        said = attributes(self.results) if self.results.is_dir() else {}
+        same = all(said.get(name) == value for name, value in self.identity.items())
+        return same and said.get("kind") == "sweep"
 
     def write_manifest(self) -> None:
-        """Begin: the manifest is there before any block."""
+        """Begin: the manifest is there before any block, and blocks of whatever else are not."""
         held = {
             "format": _FORMAT,
             "identity": dict(self.identity),
@@ -101,6 +116,7 @@ class BlockStore:
             "layout": self.layout.to_json(),
         }
         with writing_to(self.folder):
+            self._remove_blocks()
             self._blocks.mkdir(parents=True, exist_ok=True)
             write_file(
                 self.folder / MANIFEST,
@@ -110,22 +126,26 @@ class BlockStore:
     def clean(self) -> None:
         """Remove what an interrupted writer left behind."""
         with writing_to(self.folder):
-            for folder in (self.folder, self._blocks):
-                remove_parts(folder)
+            for path in (self.results, self.folder / MANIFEST):
+                remove_parts(path)
+            for path in self._files():
+                if _number(left_of(path.name)) is not None:
+                    remove(path)
             if self.complete:
-                remove(self._blocks)
+                self._remove_blocks()
 
     def clear(self) -> None:
         """Remove the sweep, and nothing else that is in the folder."""
         with writing_to(self.folder):
-            for path in (self.results, self._blocks, self.folder / MANIFEST):
-                remove(path)
+            remove_at_once(self.results)
+            self._remove_blocks()
+            remove(self.folder / MANIFEST)
 
     def done(self) -> set[int]:
         """The numbers of the blocks that are there; a damaged one is not."""
-        paths = self._blocks.glob("*.zarr.zip") if self._blocks.is_dir() else ()
-        numbers = (int(path.name.split(".")[0]) for path in paths if zipfile.is_zipfile(path))
-        return {number for number in numbers if number < self.count}
+        found = {_number(path.name): path for path in self._files()}
+        wanted = (number for number in range(self.count) if number in found)
+        return {number for number in wanted if zipfile.is_zipfile(found[number])}
 
     def write(self, number: int, block: Block) -> None:
         """Put a block in place."""
@@ -137,7 +157,7 @@ class BlockStore:
         """Put all blocks together, then remove them."""
         with writing_to(self.folder):
             write_folder(self.results, self._write_results)
-            remove(self._blocks)
+            self._remove_blocks()
 
     def unfinished(self) -> xr.Dataset:
         """What there is so far, in memory; NaN where nothing is."""
@@ -161,6 +181,18 @@ class BlockStore:
 
     def _path(self, number: int) -> Path:
         return self._blocks / f"{number:06d}.zarr.zip"
+
+    def _files(self) -> list[Path]:
+        """All that is where the blocks are."""
+        return list(self._blocks.iterdir()) if self._blocks.is_dir() else []
+
+    def _remove_blocks(self) -> None:
+        """Remove all blocks, and their folder if nothing else is in it."""
+        for path in self._files():
+            if _number(path.name) is not None or _number(left_of(path.name)) is not None:
+                remove(path)
+        if self._blocks.is_dir() and not self._files():
+            self._blocks.rmdir()
 
     def _variables(self, numbers: list[int]) -> dict[str, Variable]:
         """The dimensions and shape of everything that blocks hold."""
@@ -224,6 +256,12 @@ def create_variables(
         )
         for name, (dims, shape) in variables.items()
     }
+
+
+def _number(name: str | None) -> int | None:
+    """The number of the block whose file has this name, if it is one."""
+    match = _BLOCK_NAME.fullmatch(name or "")
+    return int(match[1]) if match else None
 
 
 def _write_block(path: Path, block: Block) -> None:

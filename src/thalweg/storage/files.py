@@ -1,23 +1,27 @@
 """Files that are there whole or not at all, whenever the power goes off.
 
 Everything is written under another name, brought to the disk, and renamed: renaming is atomic. What
-an interruption leaves behind has `.part` in its name and is swept away by the next writer.
+an interruption leaves behind has a name that ends in `.part`, with the number of the process that
+made it, and is swept away by the next writer of the same name.
 """
 
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from thalweg._checks import InputError
 
 PART = ".part"
-"""Names with this in them are unfinished."""
+"""Names that end so are unfinished."""
 
 LOCK = ".lock"
+
+_LEFT = re.compile(rf"(.+)\.(\d+){re.escape(PART)}")
 
 
 @contextmanager
@@ -39,6 +43,7 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
     """Put a file in place once `write` has made all of it."""
+    remove_parts(path)
     part = _part_of(path)
     try:
         write(part)
@@ -52,7 +57,9 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     """Put a folder in place once `write` has made all of it; one that was there is replaced."""
-    part, old = _part_of(path), path.with_name(f"{path.name}.old{PART}")
+    part, old = _part_of(path), _old_of(path)
+    _restore(path)
+    remove_parts(path)
     remove(part)
     try:
         write(part)
@@ -63,24 +70,63 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
             os.replace(path, old)
         os.replace(part, path)
     except BaseException:
-        remove(part)
+        _try_to_remove(part)
+        _restore(path)
         raise
     _to_disk(path.parent)
-    remove(old)
+    _try_to_remove(old)
+
+
+def standing(path: Path) -> Path:
+    """Where to read a folder: its last version may still have the name that it got to make way.
+
+    Readers do not rename it, since its writer may be about to put the new one in place.
+    """
+    old = _old_of(path)
+    return old if old.is_dir() and not path.exists() else path
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove what interrupted writers left in a folder."""
-    for path in folder.glob(f"*{PART}*"):
+    """Remove a file or a folder, if it is there; what cannot be removed is said."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except FileNotFoundError:  # another process removes it too
         remove(path)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or path} must be removed, but cannot be: {error.strerror or error}; "
+            "change its permissions, or choose another folder."
+        ) from error
+
+
+def remove_at_once(path: Path) -> None:
+    """Remove a folder so that an interruption leaves all of it or, under its name, nothing."""
+    if path.is_dir():
+        part = _part_of(path)
+        remove(part)
+        os.replace(path, part)
+        remove(part)
+
+
+def remove_parts(path: Path) -> None:
+    """Remove what interrupted writers of a file or folder left beside it, if that is possible."""
+    names: list[str] = []
+    with suppress(OSError):  # not there, or not to be listed: then there is nothing to be done
+        names = os.listdir(path.parent)
+    for name in names:
+        if left_of(name) == path.name:
+            _try_to_remove(path.with_name(name))
+    if path.is_dir():
+        _try_to_remove(_old_of(path))
+
+
+def left_of(name: str) -> str | None:
+    """What the file of this name was to be called, if its writer is gone; else None."""
+    match = _LEFT.fullmatch(name) if name.endswith(PART) else None
+    return match[1] if match and not _is_alive(int(match[2])) else None
 
 
 @contextmanager
@@ -104,6 +150,33 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 def _part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.getpid()}{PART}")
+
+
+def _old_of(path: Path) -> Path:
+    return path.parent / f"{path.name}.old{PART}"  # "." has no name to be replaced
+
+
+def _restore(path: Path) -> None:
+    """Give a folder its name back, if an interruption came before the new one was in place."""
+    found = standing(path)
+    if found != path:
+        os.replace(found, path)
+
+
+def _try_to_remove(path: Path) -> None:
+    """Remove what is in nobody's way, and leave it if that is refused."""
+    with suppress(InputError):
+        remove(path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def _to_disk(path: Path) -> None:

@@ -8,11 +8,9 @@ import xarray as xr
 
 from thalweg._checks import InputError
 from thalweg._version import __version__
-from thalweg.storage.blocks import MANIFEST, BlockStore
-from thalweg.storage.files import write_folder, writing_to
-
-RESULTS = "results.zarr"
-"""The store inside of a folder of results."""
+from thalweg.storage.blocks import BlockStore
+from thalweg.storage.contents import MANIFEST, RESULTS
+from thalweg.storage.files import standing, write_folder, writing_to
 
 
 def open_results(path: str | Path) -> xr.Dataset:
@@ -25,10 +23,10 @@ def open_results(path: str | Path) -> xr.Dataset:
         path: the folder of the results, or the Zarr store in it.
     """
     folder = Path(path)
-    inside = folder / RESULTS
+    inside = standing(folder / RESULTS)
     if (folder / MANIFEST).is_file() and not inside.exists():
         return BlockStore.read(folder).unfinished()
-    store = inside if inside.is_dir() else folder
+    store = inside if inside.is_dir() else standing(folder)
     if not any((store / name).exists() for name in (".zgroup", ".zmetadata", "zarr.json")):
         raise InputError(
             f"Results must be a folder that `thalweg run`, `sweep` or `study` has written, got "

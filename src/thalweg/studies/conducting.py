@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jax
 import matplotlib.pyplot as plt
 import xarray as xr
 
+from thalweg._checks import InputError
 from thalweg._version import __version__
 from thalweg.storage import open_results, provenance, write_results
 from thalweg.storage.files import writing_to
@@ -48,6 +50,8 @@ def conduct(
     progress: Progress = lambda stage, share: None,
 ) -> Outcome:
     """Do a study, or what is left of it, and write all of it into a folder under `out`."""
+    if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        raise InputError("Studies must run with 64 bits, got JAX_ENABLE_X64=0; unset it.")
     sized = study.of_size(size)
     folder = out / f"{study.name}-{size.value}"
     settings = _settings(sized)
@@ -63,6 +67,7 @@ def conduct(
         results.attrs |= _provenance(study, size, settings, spent)
         write_results(results, folder)
         parts.clear()
+        _forget_seconds(folder)
     return present(study, size, results, folder)
 
 
@@ -150,6 +155,11 @@ def _seconds_so_far(folder: Path, settings: Any) -> float:
 def _note_seconds(folder: Path, settings: Any, seconds: float) -> None:
     text = json.dumps({"settings": _key(settings), "seconds": seconds})
     (folder / "seconds.json").write_text(text, encoding="utf-8")
+
+
+def _forget_seconds(folder: Path) -> None:
+    """They are in the results now; those of another run would be added to them."""
+    (folder / "seconds.json").unlink(missing_ok=True)
 
 
 def _provenance(

@@ -60,8 +60,8 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Confirmed inside of the interval, violated outside; a NaN decides nothing."""
-        if isnan(self.margin):
+        """Confirmed inside of the interval, violated outside; no finite number, no decision."""
+        if not isfinite(self.measured):
             return Verdict.UNDECIDED
         return Verdict.CONFIRMED if self.margin >= 0 else Verdict.VIOLATED
 

@@ -100,20 +100,31 @@ the middle start. Predictions that belong to a start are compared start by start
                 (_LIMIT, 0.2, 0.8, "stability of the minimiser found by the flow"),
             ):
                 own = ratios.sel(prediction=name)
-                for extreme, value in (("least", own.min()), ("largest", own.max())):
+                ends = (("least", own.min(skipna=False)), ("largest", own.max(skipna=False)))
+                for extreme, value in ends:
                     statement = f"{words}: {name} over the measured rate, {extreme}"
                     found.append(Finding(statement, float(value), least, most, reported))
         scaled = (results.isel(share=0).lower * results.depth).sel(kind="residual")
         found.append(
             Finding("residual: rate x depth, largest over smallest",
-                    float(scaled.max() / scaled.min()), 1.0, 1.3,
+                    float(scaled.max(skipna=False) / scaled.min(skipna=False)), 1.0, 1.3,
                     "the sharpness of minimisers grows linearly with depth")
         )  # fmt: skip
+        found.append(
+            Finding("residual: share of starts whose slow descent arrived, least over depths",
+                    float(results.arrived.sel(kind="residual").min(skipna=False)), 0.5, 1.0)
+        )  # fmt: skip
         if len(self.shares) > 1:
+            beyond = residual.sel(prediction=_BEST).where(residual.depth > 2, drop=True)
+            found.append(
+                Finding("residual, deeper than 2: 2 / least sharpness over the measured rate, "
+                        "largest: some oscillation trains",
+                        float(beyond.max(skipna=False)), 0.88, 1.0)
+            )  # fmt: skip
             strict = results.isel(share=-1).ratio.sel(kind="residual", prediction=_BEST)
             found.append(
                 Finding("residual, strictest share: least ratio, which no oscillation can lower",
-                        float(strict.min()), 0.98, 1.1)
+                        float(strict.min(skipna=False)), 0.98, 1.1)
             )  # fmt: skip
         return found
 
@@ -151,12 +162,14 @@ def _row(found: CriticalLearningRate) -> xr.Dataset:
     """The interval of every start, and each prediction with its ratio."""
     pairs = [(each.rate, found.ratio(each)) for each in found.predictions]
     rates, ratios = np.array(pairs, float).T  # None becomes NaN
+    arrived = np.isfinite(found.prediction(_LIMIT).rates).mean()
     return xr.Dataset(
         {
             "lower": (("case",), [found.lower]),
             "upper": (("case",), [found.upper]),
             "lowers": (("case", "start"), found.lowers[None]),
             "uppers": (("case", "start"), found.uppers[None]),
+            "arrived": (("case",), [arrived]),
             "predicted": (("case", "prediction"), rates[None]),
             "ratio": (("case", "prediction"), ratios[None]),
         },

@@ -19,6 +19,7 @@ from thalweg.tubes import certified_step
 
 _TIME = 6.0
 _TARGET_LOSS = 0.1
+_LARGEST_NORM = 0.2  # of a start that Theorem 15 speaks of
 Setting = tuple[int, float, float]
 _BASE: Setting = (3, 0.1, 0.01)
 _KINDS = ("empirical", "certified", "theorem_3", "theorem_15")
@@ -46,10 +47,13 @@ proves from the descent run alone; what Theorem 3 allows with constants on balls
 computed flow; what Theorem 15 allows before any run, for a loss of 0.1.
 """
     comparison: ClassVar[str] = """
-elkabetz2021 state Theorem 15 with a step size "exponentially small" in depth and note that it is
-far from what is seen. How far: twenty orders of magnitude and more. The same fundamental theorem,
-centred on the computed descent, gives step sizes near the largest true ones where the radius is
-small; at a radius of 0.1 the second order terms that it has to bound cost a factor of four.
+elkabetz2021 state Theorem 15 with a step size that is exponentially small in depth, and note that
+it is far from what is seen. How far: 18 orders of magnitude at depth 2, 22 at depth 3, 30 at depth
+5. Theorem 3, around a flow that has been computed, is 60 to 350 times below what is true for
+radii up to 0.01. The same fundamental theorem, centred on the computed descent, gives 0.87 to
+0.99 of the largest true step size for radii up to 0.01, depth up to 4 and norms up to 0.1. Bounds
+over balls cost more where much is unknown: 0.73 of it is left at depth 5, 0.54 at a norm of 0.3,
+where Theorem 15 does not apply, and a quarter at a radius of 0.1.
 """
 
     @classmethod
@@ -76,19 +80,26 @@ small; at a radius of 0.1 the second order terms that it has to bound cost a fac
     @override
     def findings(self, results: xr.Dataset) -> list[Finding]:
         share = results.certified / results.empirical
-        small = share.where(results.radius <= 0.01, drop=True)
-        gap = (np.log(results.certified) - results.log_theorem_15) / np.log(10)
+        covered = (results.norm <= _LARGEST_NORM).values  # by Theorem 15
+        easy = covered & ((results.radius <= 0.01) & (results.depth <= 4)).values
+        gap = (np.log(results.certified) - results.log_theorem_15)[covered] / np.log(10)
         rows = [
             Finding("certified / true, at most (a proof cannot exceed the truth)",
-                    float(share.max()), 0.0, 1.01),
-            Finding("certified / true, at least, for radii up to 0.01", float(small.min()), 0.8),
+                    float(share.max(skipna=False)), 0.0, 1.01),
+            Finding("certified / true, at least, for radii up to 0.01, depth to 4, norms to 0.2",
+                    float(share[easy].min(skipna=False)), 0.8),
             Finding("orders of magnitude from Theorem 15 to certified, at least",
-                    float(gap.min()), 15.0, reported="allows only tiny steps"),
+                    float(gap.min(skipna=False)), 15.0, reported="allows only tiny steps"),
             Finding("certified / Theorem 3, at least",
-                    float((results.certified / results.theorem_3).min()), 10.0),
+                    float((results.certified / results.theorem_3).min(skipna=False)), 10.0),
             Finding("Theorem 3 / true, at most",
-                    float((results.theorem_3 / results.empirical).max()), 0.0, 1.0),
+                    float((results.theorem_3 / results.empirical).max(skipna=False)), 0.0, 1.0),
         ]  # fmt: skip
+        if len(self.settings) > 1:
+            rows.append(
+                Finding("certified / true, at least, for all of them",
+                        float(share.min(skipna=False)), 0.2)
+            )  # fmt: skip
         for (depth, norm, radius), certified, true in (
             ((2, 0.1, 0.01), 0.0463, 0.0518),
             ((3, 0.1, 0.01), 0.0317, 0.0353),
@@ -153,7 +164,7 @@ def _step_sizes(setting: Setting) -> xr.Dataset:
             "empirical": ("setting", [true]),
             "certified": ("setting", [certified]),
             "theorem_3": ("setting", [float(third)]),
-            "log_theorem_15": ("setting", [last.log]),
+            "log_theorem_15": ("setting", [np.nan if last is None else last.log]),
         },
         {
             "depth": ("setting", [depth]),
@@ -164,7 +175,7 @@ def _step_sizes(setting: Setting) -> xr.Dataset:
 
 
 def _answer(reference: str, case: Case) -> Any:
-    """The learning rate that a theorem promises."""
+    """The learning rate that a theorem promises; None where it does not apply."""
     certificate = registry[reference]().check(case)
     wanted = (Question.FOLLOWING_RATE, Question.LEARNING_RATE)
-    return next(each.value for each in certificate.answers if each.question in wanted)
+    return next((each.value for each in certificate.answers if each.question in wanted), None)

@@ -17,6 +17,9 @@ import numpy as np
 from thalweg._checks import InputError
 from thalweg.experiment.files import field_names
 
+RATE = "training.learning_rate"
+"""The field of which an experiment may have several values, but a run only one."""
+
 _UNUSED_TABLES = ("title", "flow", "certificates", "output", "sweeping")
 _UNUSED_FIELDS = ("training.records", "curvature.enabled")
 _RANGE_KEYS = ("from", "to", "count", "spacing")
@@ -61,6 +64,9 @@ def _axis(names: str, values: Any, place: str) -> Axis:
         rows = tuple((value,) for value in listed)
     else:
         rows = _rows(names, len(fields), listed, place)
+    for row in rows:
+        for field, value in zip(fields, row, strict=True):
+            _require_value(field, value, place)
     firsts = [point_key(row[0]) for row in rows]
     if len(set(firsts)) < len(firsts):
         again = next(key for key in firsts if firsts.count(key) > 1)
@@ -93,6 +99,22 @@ def _require_field(field: str, place: str) -> None:
         f"{place} must vary fields of an experiment, and there is no `{field}`"
         f"{field_hint(field, known)}"
     )
+
+
+def _require_value(field: str, value: Any, place: str) -> None:
+    """Refuse what cannot be one point of an axis."""
+    try:
+        hash(point_key(value))
+    except TypeError as error:
+        raise InputError(
+            f"`{field}` in {place} must have numbers, words or lists of them as its values, got "
+            f"{value!r}; a range stands alone, without brackets around it."
+        ) from error
+    if field == RATE and isinstance(value, list | tuple):
+        raise InputError(
+            f"`{field}` in {place} must be one number for each run, got {value!r}; list the rates "
+            "one by one, without brackets around several."
+        )
 
 
 def _rows(names: str, width: int, values: list[Any], place: str) -> tuple[tuple[Any, ...], ...]:

@@ -16,10 +16,9 @@ from jaxtyping import Int
 
 from thalweg._checks import InputError
 from thalweg.experiment import Experiment
-from thalweg.sweeps.axes import Axis, point_key, read_axes
+from thalweg.sweeps.axes import RATE, Axis, point_key, read_axes
 
 _LARGEST = 2**31  # cells; their numbers alone would take 16 GB
-_RATE = "training.learning_rate"
 _TAKEN = ("time",)  # what every dataset calls something else
 
 
@@ -97,12 +96,12 @@ def read_grid(experiment: Experiment) -> Grid:
 
 
 def _with_rates(axes: tuple[Axis, ...], experiment: Experiment) -> tuple[Axis, ...]:
-    if any(_RATE in axis.fields for axis in axes):
+    if any(RATE in axis.fields for axis in axes):
         return axes
     rates = experiment.training.learning_rate
     if len(rates) == 1:
         return axes
-    return (Axis((_RATE,), tuple((rate,) for rate in dict.fromkeys(rates))), *axes)
+    return (Axis((RATE,), tuple((rate,) for rate in dict.fromkeys(rates))), *axes)
 
 
 def _partners(tables: list[tuple[Axis, ...]], firsts: list[str]) -> dict[str, tuple[str, ...]]:
@@ -141,7 +140,7 @@ def own_value(experiment: Experiment, field: str) -> Any:
     """The experiment's own value of a field that another grid varies."""
     table, _, name = field.rpartition(".")
     value = getattr(getattr(experiment, table), name, None)
-    if field == _RATE:
+    if field == RATE:
         value = value[0] if value is not None and len(value) == 1 else None
     if value is None:
         raise InputError(

@@ -3,6 +3,8 @@
 Where both have a run, the first one's is taken. A window of the grid is read and written at a time.
 """
 
+import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+from jaxtyping import Int
 
 from thalweg._checks import InputError
 from thalweg.storage import open_results
 from thalweg.storage.blocks import create_variables
+from thalweg.storage.contents import RESULTS
 from thalweg.storage.files import only_writer, write_folder, writing_to
 from thalweg.storage.layout import Layout, Window
-from thalweg.storage.results import RESULTS
 
 _SAME = ("experiment_digest", "fields", "computation")
 
@@ -47,6 +50,11 @@ def _require_alike(parts: tuple[xr.Dataset, xr.Dataset], paths: tuple[Path, Path
     for part, path in zip(parts, paths, strict=True):
         if part.attrs.get("kind") != "sweep":
             raise InputError(f"What is merged must be two sweeps, and {path} is none.")
+        if "last_step" not in part:
+            raise InputError(
+                f"What is merged must have at least one finished run, but {path} has none; give "
+                "its `thalweg sweep` again to go on with it."
+            )
     for name in _SAME:
         if parts[0].attrs[name] != parts[1].attrs[name]:
             what = {"fields": "over the same fields", "computation": "by the same version"}
@@ -54,10 +62,25 @@ def _require_alike(parts: tuple[xr.Dataset, xr.Dataset], paths: tuple[Path, Path
                 f"Only sweeps of one experiment {what.get(name, '')} can be merged, but {paths[0]} "
                 f"and {paths[1]} differ in their {name.replace('_digest', '')}."
             )
+    _require_same_files(parts, paths)
     if set(parts[0].data_vars) != set(parts[1].data_vars):
         raise InputError(
             f"Only sweeps that measured the same can be merged; {paths[0]} and {paths[1]} do not."
         )
+
+
+def _require_same_files(parts: tuple[xr.Dataset, xr.Dataset], paths: tuple[Path, Path]) -> None:
+    one, other = (_data_files(part) for part in parts)
+    for name in one.keys() & other.keys():
+        if one[name] != other[name]:
+            raise InputError(
+                f"Only sweeps over the same data can be merged, but {name} was changed between "
+                f"{paths[0]} and {paths[1]}; sweep the older one anew with `--fresh`."
+            )
+
+
+def _data_files(part: xr.Dataset) -> dict[str, str]:
+    return json.loads(part.attrs["data_files"])
 
 
 def _united(parts: tuple[xr.Dataset, xr.Dataset]) -> Layout:
@@ -70,10 +93,23 @@ def _united(parts: tuple[xr.Dataset, xr.Dataset]) -> Layout:
     for name in map(str, parts[0].coords):
         if name not in dims:
             coords[name] = _beside(name, parts, coords)
-    attrs = dict(parts[0].attrs) | {"merged": "yes", "grid_digest": ""}
+    attrs = dict(parts[0].attrs) | {"merged": "yes", "grid_digest": "", "data_digest": ""}
+    attrs["data_files"] = json.dumps(_data_files(parts[0]) | _data_files(parts[1]))
     attrs.pop("unfinished", None)
-    sizes = [int(part["last_step"].notnull().sum()) for part in parts]
-    return Layout(dims, coords, attrs | {"runs_merged": sizes})
+    layout = Layout(dims, coords, attrs)
+    cells = [_cells(part, layout) for part in parts]
+    runs = {"runs": np.union1d(*cells).size, "runs_merged": [each.size for each in cells]}
+    return replace(layout, attrs=attrs | runs)
+
+
+def _cells(part: xr.Dataset, layout: Layout) -> Int[np.ndarray, " runs"]:
+    """The cells of the united grid in which a sweep has a run."""
+    here = np.nonzero(part["last_step"].transpose(*layout.dims).notnull().values)
+    points = []
+    for dim, numbers in zip(layout.dims, here, strict=True):
+        place = {value: number for number, value in enumerate(layout.coords[dim][1])}
+        points.append(np.array([place[value] for value in part[dim].values.tolist()])[numbers])
+    return np.asarray(np.ravel_multi_index(tuple(points), layout.shape))
 
 
 def _beside(

@@ -14,7 +14,8 @@ from thalweg._checks import InputError
 from thalweg.experiment import Experiment, to_toml
 from thalweg.phases import FLAGS
 from thalweg.storage import open_results, provenance
-from thalweg.storage.blocks import MANIFEST, BlockStore
+from thalweg.storage.blocks import BlockStore
+from thalweg.storage.contents import MANIFEST, kind_of
 from thalweg.storage.files import only_writer, write_file, writing_to
 from thalweg.storage.layout import Layout
 from thalweg.sweeps.local import run_locally
@@ -22,6 +23,14 @@ from thalweg.sweeps.plan import Plan, make_plan
 from thalweg.sweeps.runs import COMPUTATION
 
 Progress = Callable[[int, int], None]
+
+_DIFFERENCES = {
+    "experiment_digest": "a sweep of another experiment",
+    "grid_digest": "a sweep of this experiment over another grid",
+    "computation": "a sweep that another version of thalweg began",
+    "data_digest": "a sweep of this experiment before its data files were changed",
+}
+"""What is in a folder whose identity differs in this, the most telling first."""
 
 
 def sweep(
@@ -99,34 +108,43 @@ def _compute(
 def _store(plan: Plan, out: Path, fresh: bool) -> BlockStore:
     """The store in a folder: the one that is there if it is of this sweep, or a new one."""
     new = BlockStore(out, identity(plan), layout(plan), len(plan))
-    if not (out / MANIFEST).exists():
-        if new.complete:
-            raise InputError(
-                f"{out} must be a folder of this sweep or a new one, but holds the results of "
-                "another command; give another `--out`."
-            )
-        new.write_manifest()
-        return new
-    old = BlockStore.read(out)
+    begun = (out / MANIFEST).exists()
+    if begun and not fresh:
+        _require_same(BlockStore.read(out), new)
+    _require_own_results(new, replaced=begun and fresh)
     if fresh:
-        old.clear()
+        new.clear()
+    if fresh or not (begun or new.complete):
         new.write_manifest()
-    elif old.identity != new.identity:
-        raise InputError(
-            f"{out} must be a folder of this sweep or a new one, but holds {_other(old, new)}; "
-            "give another `--out`, or `--fresh` to replace it."
-        )
     new.clean()
     return new
+
+
+def _require_same(old: BlockStore, new: BlockStore) -> None:
+    if old.identity != new.identity:
+        raise InputError(
+            f"{new.folder} must be a folder of this sweep or a new one, but holds "
+            f"{_other(old, new)}; give another `--out`, or `--fresh` to replace it."
+        )
+
+
+def _require_own_results(new: BlockStore, replaced: bool) -> None:
+    """Refuse a store that is not this sweep's; one of a sweep is fine if it is to be replaced."""
+    kind = kind_of(new.results)
+    if kind is None or new.complete or (replaced and kind == "sweep"):
+        return
+    raise InputError(
+        f"{new.folder} must be a folder of this sweep or a new one, but holds the results of "
+        "another command; give another `--out`."
+    )
 
 
 def _other(old: BlockStore, new: BlockStore) -> str:
     """How the sweep in a folder differs from the wanted one."""
     differ = [name for name, value in new.identity.items() if old.identity.get(name) != value]
-    if "experiment_digest" in differ:
-        return "a sweep of another experiment"
-    if "grid_digest" in differ:
-        return "a sweep of this experiment over another grid"
+    for name, what in _DIFFERENCES.items():
+        if name in differ:
+            return what
     return f"a sweep that was begun with another version of {' and '.join(differ)}"
 
 
@@ -147,6 +165,7 @@ def layout(plan: Plan) -> Layout:
         "experiment": to_toml(plan.experiment),
         "runs": len(plan.grid.points),
         "fields": json.dumps({each.name: each.fields for each in plan.grid.dimensions}),
+        "data_files": json.dumps(plan.data_files),
         **FLAGS,
         **identity(plan),
         **provenance(),

@@ -19,9 +19,10 @@ from jaxtyping import Int
 from pydantic import TypeAdapter, ValidationError
 
 from thalweg._checks import InputError
+from thalweg.data import digit_images
 from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
-from thalweg.experiment.settings import CsvData, Start
+from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.sweeps.grid import Dimension, Grid, read_grid
@@ -43,6 +44,7 @@ class Task:
         number: of the block.
         experiment: of its first run; all others differ in start and learning rate only.
         folder: where relative paths of data start.
+        data_digest: of the files that the data are read from, "" if they are drawn.
         cells: where the runs belong.
         rates: the learning rate of each run.
         starts: the settings of each run's start.
@@ -55,6 +57,7 @@ class Task:
     number: int
     experiment: Experiment
     folder: Path
+    data_digest: str
     cells: Int[np.ndarray, " runs"]
     rates: tuple[float, ...]
     starts: tuple[Any, ...]
@@ -104,11 +107,12 @@ class Plan:
             number,
             shapes[0],
             self.folder,
+            self.data_files.get(_file_name(shapes[0].data), ""),
             self.grid.cells[block.runs],
             tuple(shape.training.learning_rate[0] for shape in shapes),
             tuple(self._start(int(run)) for run in block.runs),
             block.steps,
-            _record_every(block.steps, settings.records),
+            spacing(block.steps, settings.records),
             self.records,
             block.size.lanes,
         )
@@ -122,14 +126,24 @@ class Plan:
         """How many records the longest run has."""
         most = self.experiment.sweeping.records
         steps = {block.steps for block in self._blocks}
-        return max(-(-each // _record_every(each, most)) + 1 for each in steps)
+        return max(-(-each // spacing(each, most)) + 1 for each in steps)
 
     def identity(self) -> dict[str, str]:
-        """What the numbers depend on, in two digests: the experiment, and its grid."""
+        """What the numbers depend on, in digests: the experiment, its grid, its data files."""
         return {
             "experiment_digest": self._experiment_digest(),
             "grid_digest": self._grid_digest(),
+            "data_digest": _digest(self.data_files),
         }
+
+    @cached_property
+    def data_files(self) -> dict[str, str]:
+        """The digest of all data files that runs read, by their path as it is written.
+
+        Found once: what is computed later must be of these, whatever becomes of the files.
+        """
+        found = {_file_name(shape.data): shape.data for shape in self._shapes}
+        return {name: data_digest(found[name], self.folder) for name in sorted(found) if name}
 
     # The dimensions along which nothing but the start changes are the cheap ones: there are many
     # points along them, and no experiment has to be built for each.
@@ -216,11 +230,7 @@ class Plan:
 
     def _experiment_digest(self) -> str:
         swept = [field for each in self.grid.dimensions for field in each.fields]
-        held = _values(self._shapes[0], tuple(swept))
-        data = self.experiment.data
-        if isinstance(data, CsvData):
-            held["data file"] = hashlib.sha256((self.folder / data.path).read_bytes()).hexdigest()
-        return _digest(held)
+        return _digest(_values(self._shapes[0], tuple(swept)))
 
     def _grid_digest(self) -> str:
         held = [[each.name, each.fields, each.rows] for each in self.grid.dimensions]
@@ -235,6 +245,47 @@ def make_plan(experiment: Experiment, folder: Path) -> Plan:
     return plan
 
 
+def data_digest(data: Any, folder: Path) -> str:
+    """The digest of the files that data are read from; "" if they are drawn."""
+    total, files = hashlib.sha256(), _files(data, folder)
+    for path in files:
+        try:
+            total.update(path.read_bytes())
+        except OSError as error:
+            raise InputError(
+                f"The data of a run must be a file that can be read, got {path}: {error.strerror}; "
+                "a worker of a cluster needs it under the same path."
+            ) from error
+    return total.hexdigest() if files else ""
+
+
+def require_data(data: Any, folder: Path, digest: str) -> None:
+    """Refuse data files that are not those which the sweep was planned with."""
+    if data_digest(data, folder) != digest:
+        names = " and ".join(str(path) for path in _files(data, folder))
+        raise InputError(
+            f"{names} must be the same from the beginning of a sweep to its end, and for all "
+            "workers of a cluster, but there is something else in it here; copy it to where it "
+            "differs, or give the command again if it was changed."
+        )
+
+
+def _files(data: Any, folder: Path) -> tuple[Path, ...]:
+    """Where data are read from."""
+    if isinstance(data, CsvData):
+        return (folder / data.path,)
+    if isinstance(data, ImageData) and data.source == "mnist":
+        return digit_images._find(None if data.path is None else folder / data.path, "train")
+    return ()
+
+
+def _file_name(data: Any) -> str:
+    """What data files are called in the experiment; "" for data that are drawn."""
+    if isinstance(data, CsvData):
+        return data.path
+    return data.path or "mnist" if getattr(data, "source", "") == "mnist" else ""
+
+
 def _only_starts(dimension: Dimension) -> bool:
     names = [field.split(".") for field in dimension.fields]
     # Another kind of start has other fields: that is for the slow and thorough way.
@@ -243,11 +294,6 @@ def _only_starts(dimension: Dimension) -> bool:
 
 def _without_table(changes: dict[str, Any]) -> dict[str, Any]:
     return {name.rpartition(".")[2]: value for name, value in changes.items()}
-
-
-def _record_every(steps: int, records: int) -> int:
-    """An odd number, so that an oscillation from step to step is seen on both sides."""
-    return -(-steps // records) | 1
 
 
 def _size(built: Objective) -> _Size:

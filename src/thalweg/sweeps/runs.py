@@ -34,16 +34,16 @@ from thalweg.curvature import minimiser_sharpness_bounds, spectrum_along
 from thalweg.curvature.path import SpectrumPath
 from thalweg.dynamics import Descent, descend
 from thalweg.experiment import Experiment, objective
-from thalweg.measurement import distance_to_minimiser
+from thalweg.measurement import distance_to_minimiser, least_loss
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, classify
 from thalweg.problem import Regression, TargetMatrix
 from thalweg.storage.blocks import Block
-from thalweg.sweeps.plan import Task
+from thalweg.sweeps.plan import Task, require_data
 from thalweg.sweeps.starts import starts_of
 
-COMPUTATION = 1
+COMPUTATION = 2
 """Counts up whenever this package finds other numbers for the same runs."""
 
 _POINTS_AT_ONCE = 96  # as many as one set of lanes of `spectrum_along`
@@ -55,7 +55,9 @@ Note = Callable[[int], None]
 def compute(task: Task, note: Note = lambda steps: None) -> Block:
     """Run a block on one core."""
     settings: Any = task.experiment
-    built = _objective(settings.data, settings.network, settings.loss, task.folder)
+    built = _objective(
+        settings.data, settings.network, settings.loss, task.folder, task.data_digest
+    )
     starts = starts_of(task, built)
     rates = np.array(task.rates)
     _compile(task, built, tuple(array[: task.lanes] for array in starts), rates[: task.lanes])
@@ -132,7 +134,7 @@ def _nothing(weights: Weights) -> tuple[()]:
 def _losses(
     run: Descent, built: Objective, records: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    minimum = known_minimum(built)
+    minimum = least_loss(built)
     final = run.loss[:, -1]
     ones = np.ones_like(final)
     diverged = run.divergence_step.astype(float)
@@ -176,18 +178,6 @@ def _phases(
         run.loss, numbers["minimum"], run.learning_rate, sharpness, numbers["diverged_at"]
     )
     return {"phase": found.astype(float)}
-
-
-def known_minimum(built: Objective) -> float:
-    """The least loss that the network can reach; NaN where that is not known."""
-    network, problem = built.network, built.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
-        return float("nan")
-    if float(built.weight_decay) > 0:
-        return float("nan")
-    if np.linalg.matrix_rank(np.asarray(problem.minimiser)) > min(network.widths):
-        return float("nan")
-    return float(problem.minimum)
 
 
 def _squared_distances(built: Objective, final: Weights) -> Float[np.ndarray, " runs"]:
@@ -262,6 +252,7 @@ def _joined(parts: tuple[dict[str, np.ndarray], ...]) -> dict[str, np.ndarray]:
 
 
 @lru_cache(2)
-def _objective(data: Any, network: Any, loss: Any, folder: Path) -> Objective:
-    """Blocks of one group share what they descend."""
+def _objective(data: Any, network: Any, loss: Any, folder: Path, data_digest: str) -> Objective:
+    """Blocks of one group share what they descend, as long as its data files stay what they are."""
+    require_data(data, folder, data_digest)
     return objective(Experiment(data=data, network=network, loss=loss), folder)

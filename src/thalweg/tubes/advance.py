@@ -119,7 +119,8 @@ def advance_block(
         target = state.point if recorded is None else recorded[index]
         jump = jnp.linalg.norm(state.point - target)
         size, radius = jnp.linalg.norm(state.correction), state.radius + jump
-        widest = jnp.maximum(state.widest, size + radius)
+        # The last edge of the polygon ends where the record says.
+        widest = jnp.maximum(state.widest + jump, size + radius)
         state = State(target, state.correction, radius, widest, state.clear - jump, state.left)
         loss = _loss(objective, centre_at, state)
         seen = (jnp.where(going, value, jnp.nan) for value in seen)

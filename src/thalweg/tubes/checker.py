@@ -67,6 +67,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import cache, reduce
 from itertools import pairwise
 from math import inf, isfinite, nextafter, sqrt
@@ -123,12 +124,25 @@ class Checked:
             return f"rejected: {self.reason}"
         return (
             f"proven: linear network {self.network}, {self.weights} weights, {self.steps} steps, "
-            f"time {self.time:g}\n"
-            f"the exact flow from within {self.start_distance:g} of the first point stays within "
-            f"{self.largest_upper:.6g} of the points ({self.ratio:.4g} times the lower bound "
-            f"there)\nand within {self.between:.6g} of the polygon through them; they are steps of "
-            f"descent up to {self.largest_jump:.1g}"
+            f"time {_as_it_is(self.time)}\n"
+            f"the exact flow from within {_as_it_is(self.start_distance)} of the first point stays "
+            f"within {_from_above(self.largest_upper, 6)} of the points "
+            f"({_from_above(self.ratio, 4)} times the lower bound there)\nand within "
+            f"{_from_above(self.between, 6)} of the polygon through them; they are steps of "
+            f"descent up to {_from_above(self.largest_jump, 1)}"
         )
+
+
+def _from_above(value: float, digits: int) -> str:
+    """A few digits that are not below the value: what is printed is proven, too."""
+    if not isfinite(value):
+        return f"{value:g}"
+    return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value):g}"
+
+
+def _as_it_is(value: float) -> str:
+    """All digits, unless few are the value."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,11 @@ def _lengths(
 
 
 def _moments(problem: Regression | TargetMatrix) -> tuple[Scalar, Scalar]:
-    """The smallest positive and the largest eigenvalue of the input moment."""
-    inputs = problem.inputs
-    values = jnp.linalg.svd(inputs, compute_uv=False)
-    # What least squares counts as zero.
-    zero = max(inputs.shape) * jnp.finfo(values.dtype).eps * values[0]
-    smallest = jnp.min(jnp.where(values > zero, values, jnp.inf))
-    return smallest**2 / inputs.shape[0], values[0] ** 2 / inputs.shape[0]
+    """What the eigenvalues of the input moment are at least, and at most.
+
+    Of the moment as it is stored: one that should be zero may have come out negative, and then
+    the flow runs away. So none is left out, and those that rounding could have made count as zero.
+    """
+    values = jnp.linalg.eigvalsh(problem.input_moment)
+    slack = 8 * values.size * jnp.finfo(values.dtype).eps * values[-1]
+    return jnp.maximum(values[0] - slack, 0.0), values[-1] + slack
