@@ -55,7 +55,7 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
     for row in summary(results):
         told = {
             "rate": f"{row['learning_rate']:g}",
-            "phase": "-" if row["phase"] is None else row["phase"].meaning,
+            "phase": "-" if row["phase"] is None else row["phase"].name.lower(),
             "excess loss" if known else "loss": _short(row["excess_loss"], ".2e"),
             "accuracy": _short(row["accuracy"], ".1%"),
             "2 / rate": f"{row['edge']:.4g}",
