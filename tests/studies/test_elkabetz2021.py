@@ -200,7 +200,7 @@ def test_fast_convolutions_are_those_of_the_package(fast, plain):
     assert fast()(singles, jnp.asarray(x, jnp.float32)).dtype == jnp.float32
 
 
-def test_equal_entries_of_a_pooling_window_share_the_gradient():
+def test_of_equal_entries_of_a_pooling_window_one_alone_has_the_gradient():
     """On images of one colour all are equal, and the derivative is that of each."""
     network, image = fast_max_pooling_network(), jnp.full((1, 784), 0.7)
     weights = initialisation.pytorch_default(network, key=jax.random.key(3))

@@ -3,8 +3,8 @@
 A tile of outputs is one product of a matrix, which holds the kernel at every place of the tile,
 with the window of inputs that the tile sees. Larger tiles have more zeros in that matrix and less
 overlap of windows to be copied; those below are the fastest ones. What the networks put out is
-that of the networks in `thalweg.network`, whose weights these share, but for rounding, and for
-which of several equal entries of a pooling window is held for the largest: here all alike.
+that of the networks in `thalweg.network`, whose weights these share, but for rounding. That with
+max pooling has derivatives in reverse mode only, which is what descent needs.
 """
 
 from collections.abc import Sequence
@@ -118,24 +118,30 @@ def _put_together(tiles: Tiles) -> Images:
     return ordered.reshape(rows * height, columns * width, channels, samples)
 
 
-@jax.custom_jvp
+@jax.custom_vjp
 def _pooled(tiles: Tiles) -> Tiles:
     """The largest of every two by two entries, inside of the tiles."""
+    return _pooled_and_kept(tiles)[0]
+
+
+def _pooled_and_kept(tiles: Tiles) -> tuple[Tiles, Array]:
+    """The largest entries, and which of the four each of them is; the first one of equal ones."""
     four = _fours(tiles)
-    upper = jnp.maximum(four[:, 0, :, 0], four[:, 0, :, 1])
-    lower = jnp.maximum(four[:, 1, :, 0], four[:, 1, :, 1])
-    return jnp.maximum(upper, lower)
+    a, b, c, d = four[:, 0, :, 0], four[:, 0, :, 1], four[:, 1, :, 0], four[:, 1, :, 1]
+    upper, lower = jnp.maximum(a, b), jnp.maximum(c, d)
+    which = jnp.where(upper >= lower, jnp.where(a >= b, 0, 1), jnp.where(c >= d, 2, 3))
+    return jnp.maximum(upper, lower), which.astype(jnp.int8)
 
 
-@_pooled.defjvp
-def _pooled_derivative(point: tuple[Tiles], change: tuple[Tiles]) -> tuple[Tiles, Tiles]:
-    # JAX's own derivative of `maximum` goes through the entries four times as often.
-    (tiles,), (moved,) = point, change
-    largest = _pooled(tiles)
-    is_largest = _fours(tiles) == largest[:, None, :, None]
-    share = 1 / jnp.sum(is_largest, axis=(1, 3), dtype=tiles.dtype)
-    moves = jnp.where(is_largest, _fours(moved), 0)
-    return largest, share * jnp.sum(moves, axis=(1, 3))
+def _unpooled(which: Array, change: Tiles) -> tuple[Tiles]:
+    # JAX's own derivative of `maximum` makes a step of descent take twice as long.
+    height, width, *others = change.shape
+    places = jnp.arange(4, dtype=jnp.int8).reshape(1, 2, 1, 2, *(1 for _ in others))
+    four = jnp.where(which[:, None, :, None] == places, change[:, None, :, None], 0)
+    return (four.reshape(2 * height, 2 * width, *others),)
+
+
+_pooled.defvjp(_pooled_and_kept, _unpooled)
 
 
 def _fours(tiles: Tiles) -> Array:
