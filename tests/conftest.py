@@ -18,7 +18,7 @@ import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
 
 # Values are drawn freely, shapes from short lists: every new shape costs a compilation, which is
 # why there is no deadline.
-hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

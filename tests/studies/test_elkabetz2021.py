@@ -231,7 +231,7 @@ def test_the_code_variant_takes_every_fiftieth_image(mnist_path, monkeypatch):
 
 def test_the_code_variant_starts_kernels_as_pytorch_does():
     network = fast_max_pooling_network()
-    by_text, by_code = (start(network, 0, variant, "float64") for variant in ("xavier", "code"))
+    by_text, by_code = (start(network, 0, kind, "float64") for kind in ("xavier", "pytorch"))
     assert np.all(by_text[1] == 0)
     assert np.abs(by_code[1]).max() <= 1 / 5
     assert np.abs(by_code[1]).max() > 0

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from thalweg import InputError, cli, studies
-from thalweg.studies import AbstractStudy, Finding, Size, conduct, publish
+from thalweg.studies import AbstractStudy, Finding, Size, Variant, conduct, publish
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import yes
 from thalweg.theorems.certificate import Verdict
@@ -28,6 +28,7 @@ class Squares(AbstractStudy):
     title: ClassVar[str] = "squares grow"
     protocol: ClassVar[str] = "Take squares."
     comparison: ClassVar[str] = "As expected."
+    variants: ClassVar[Mapping[str, Variant]] = {"four": Variant("there are four", {"count": 4})}
 
     @classmethod
     def of_size(cls, size: Size) -> "Squares":
@@ -85,6 +86,28 @@ def test_what_is_written_about_a_study_may_change(squares, tmp_path, monkeypatch
     outcome = conduct(squares, Size.QUICK, tmp_path)
     assert len(COMPUTED) == count
     assert "In other words." in (outcome.folder / "page.md").read_text()
+
+
+def test_a_variant_is_another_run_in_another_folder(squares, tmp_path):
+    COMPUTED.extend("xx")  # past the interruption
+    default, four = (
+        conduct(squares, Size.QUICK, tmp_path, variant=name) for name in (None, "four")
+    )
+    assert [float(each.findings[0].measured) for each in (default, four)] == [4.0, 9.0]
+    assert default.folder != four.folder
+    publish(four, tmp_path / "pages")
+    page = (tmp_path / "pages" / "squares-four.md").read_text()
+    assert "`thalweg reproduce squares --quick --variant four`" in page
+    assert "In this variant there are four." in page
+    assert "with less of everything: count = 4." in page
+    assert "](squares-four-picture.png)" in page
+    assert (tmp_path / "pages" / "squares-four-picture.png").exists()
+
+
+def test_variants_of_all_studies_change_settings_that_there_are():
+    for study in studies.find(["all"]):
+        for name in study.variants:
+            assert study.chosen(Size.FULL, name) != study.of_size(Size.FULL), (study.name, name)
 
 
 def test_other_settings_do_not_see_the_parts(squares, tmp_path):
@@ -158,6 +181,9 @@ def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monk
     code, printed = call("squares", "--quick", "--full")
     assert code == 2
     assert "Either `--quick` or `--full`" in printed.err
+    code, printed = call("squares", "--variant", "five")
+    assert code == 2
+    assert "no variant `five` of squares; its variants are: `four`." in printed.err
 
 
 def test_an_unknown_study_is_refused_with_the_nearest():

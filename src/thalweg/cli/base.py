@@ -80,10 +80,17 @@ def progress_bars(*stages: str) -> Iterator[Any]:
 
 
 def print_rows(title: str, rows: list[dict[str, str]]) -> None:
-    """A table with one column per key of the rows."""
+    """A table with one column per key of the rows; words to the left, numbers to the right."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name in rows[0]:
-        table.add_column(name, justify="right", overflow="fold")
+        cells = [row[name] for row in rows]
+        are_words = any(cell[:1].isalpha() for cell in cells)
+        table.add_column(
+            name,
+            justify="left" if are_words else "right",
+            overflow="fold",
+            no_wrap=not any(" " in cell for cell in cells),
+        )
     for row in rows:
         table.add_row(*row.values())
     out.print(table)

@@ -19,6 +19,10 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Less of everything (default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="As in the papers.")] = False,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="Do it otherwise, e.g. as the authors' code does; the list names them."),
+    ] = None,
     folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path(
         "thalweg-studies"
     ),
@@ -36,8 +40,11 @@ def reproduce(
         _list_studies(as_json)
         return
     size = studies.Size.FULL if full else studies.Size.QUICK
+    wanted = studies.find(names)
+    for study in wanted:
+        study.chosen(size, variant)  # a wrong variant of the last one is told before the first
     outcomes, skipped = [], []
-    for study in studies.find(names):
+    for study in wanted:
         missing = studies.missing_data(study)
         if missing is not None:
             skipped.append(study.name)
@@ -45,25 +52,22 @@ def reproduce(
             continue
         with progress_bars(study.name) as update:
             outcome = studies.conduct(
-                study, size, folder, lambda _, share, name=study.name: update(name, share)
+                study, size, folder, lambda _, share, name=study.name: update(name, share), variant
             )
         outcomes.append(outcome)
         if pages is not None:
             studies.publish(outcome, pages)
         if not as_json:
-            print_rows(f"{study.name}: {study.title}", [each.row() for each in outcome.findings])
+            print_rows(f"{outcome.label}: {study.title}", [each.row() for each in outcome.findings])
             out.print(f"{outcome.seconds:.0f} s, in {outcome.folder}", highlight=False)
     if as_json:
         print(
             json.dumps(
-                {
-                    outcome.study.name: [each.row() for each in outcome.findings]
-                    for outcome in outcomes
-                },
+                {outcome.label: [each.row() for each in outcome.findings] for outcome in outcomes},
                 indent=1,
             )
         )
-    failed = [outcome.study.name for outcome in outcomes if not outcome.confirmed]
+    failed = [outcome.label for outcome in outcomes if not outcome.confirmed]
     if failed:
         err.print(f"not confirmed: {', '.join(failed)}", highlight=False)
         raise typer.Exit(1)
@@ -75,7 +79,12 @@ def _list_studies(as_json: bool) -> None:
     from thalweg import studies
 
     rows = [
-        {"study": study.name, "figures": ", ".join(study.figures) or "-", "shows": study.title}
+        {
+            "study": study.name,
+            "figures": ", ".join(study.figures) or "-",
+            "shows": study.title,
+            "variants": ", ".join(study.variants) or "-",
+        }
         for study in studies.find(["all"])
     ]
     if as_json:

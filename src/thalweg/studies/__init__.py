@@ -15,6 +15,7 @@ from thalweg.studies.conducting import publish as publish
 from thalweg.studies.study import AbstractStudy as AbstractStudy
 from thalweg.studies.study import Finding as Finding
 from thalweg.studies.study import Size as Size
+from thalweg.studies.study import Variant as Variant
 
 STUDIES: dict[str, str] = {
     "arora2019-rates": "arora2019_rates:Rates",

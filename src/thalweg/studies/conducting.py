@@ -34,6 +34,12 @@ class Outcome:
     pictures: Sequence[Path]
     seconds: float
     folder: Path
+    variant: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the study, with its variant's."""
+        return _joined(self.study.name, self.variant)
 
     @property
     def confirmed(self) -> bool:
@@ -48,12 +54,13 @@ def conduct(
     size: Size,
     out: Path,
     progress: Progress = lambda stage, share: None,
+    variant: str | None = None,
 ) -> Outcome:
     """Do a study, or what is left of it, and write all of it into a folder under `out`."""
     if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise InputError("Studies must run with 64 bits, got JAX_ENABLE_X64=0; unset it.")
-    sized = study.of_size(size)
-    folder = out / f"{study.name}-{size.value}"
+    sized = study.chosen(size, variant)
+    folder = out / _joined(study.name, size.value, variant)
     settings = _settings(sized)
     results = _finished(folder, settings)
     if results is None:
@@ -68,12 +75,18 @@ def conduct(
         write_results(results, folder)
         parts.clear()
         _forget_seconds(folder)
-    return present(study, size, results, folder)
+    return present(study, size, results, folder, variant)
 
 
-def present(study: type[AbstractStudy], size: Size, results: xr.Dataset, folder: Path) -> Outcome:
+def present(
+    study: type[AbstractStudy],
+    size: Size,
+    results: xr.Dataset,
+    folder: Path,
+    variant: str | None = None,
+) -> Outcome:
     """Pictures, verdicts and the page, from data that are there."""
-    sized = study.of_size(size)
+    sized = study.chosen(size, variant)
     pictures = []
     for name, figure in sized.draw(results).items():
         pictures.append(folder / f"{name}.png")
@@ -81,7 +94,7 @@ def present(study: type[AbstractStudy], size: Size, results: xr.Dataset, folder:
         figure.savefig(folder / f"{name}.pdf")
         plt.close(figure)
     seconds = float(results.attrs["seconds"])
-    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder)
+    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variant)
     (folder / "verdicts.json").write_text(
         json.dumps([finding.row() for finding in outcome.findings], indent=1), encoding="utf-8"
     )
@@ -93,12 +106,15 @@ def page(outcome: Outcome, attrs: Any) -> str:
     """The page for the documentation: what, how, the verdicts, the pictures, the comparison."""
     study, count = outcome.study, len(outcome.findings)
     good = sum(finding.verdict is Verdict.CONFIRMED for finding in outcome.findings)
+    command = f"thalweg reproduce {study.name} --{outcome.size.value}"
+    if outcome.variant:
+        command += f" --variant {outcome.variant}"
     lines = [
-        f"# {study.name}: {study.title}", "",
-        f"`thalweg reproduce {study.name} --{outcome.size.value}`: {good} of {count} findings "
+        f"# {outcome.label}: {study.title}", "",
+        f"`{command}`: {good} of {count} findings "
         f"confirmed. Done on {attrs['made'][:10]}, {attrs['machine']}, in "
         f"{outcome.seconds:.0f} s, with thalweg {attrs['thalweg']} and JAX {attrs['jax']}.", "",
-        "## How", "", study.protocol.strip(), "",
+        "## How", "", study.protocol.strip(), "", *_otherwise(outcome),
         "## Findings", "",
         "| finding | expected | measured | margin | verdict | the paper |",
         "|---|---|---|---|---|---|",
@@ -108,17 +124,35 @@ def page(outcome: Outcome, attrs: Any) -> str:
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += ["", "## Pictures", ""]
     for picture in outcome.pictures:
-        lines += [f"![{picture.stem}]({study.name}-{picture.name})", ""]
-    return "\n".join([*lines, "## Next to the paper", "", study.comparison.strip(), ""])
+        lines += [f"![{picture.stem}]({outcome.label}-{picture.name})", ""]
+    is_default = outcome.size is Size.FULL and outcome.variant is None
+    title = "Next to the paper" + ("" if is_default else ": the full run, without a variant")
+    return "\n".join([*lines, f"## {title}", "", study.comparison.strip(), ""])
 
 
 def publish(outcome: Outcome, pages: Path) -> None:
     """Copy the page and its pictures into the documentation's folder."""
     pages.mkdir(parents=True, exist_ok=True)
-    name = outcome.study.name
-    shutil.copyfile(outcome.folder / "page.md", pages / f"{name}.md")
+    shutil.copyfile(outcome.folder / "page.md", pages / f"{outcome.label}.md")
     for picture in outcome.pictures:
-        shutil.copyfile(picture, pages / f"{name}-{picture.name}")
+        shutil.copyfile(picture, pages / f"{outcome.label}-{picture.name}")
+
+
+def _otherwise(outcome: Outcome) -> list[str]:
+    """What of the protocol, which is that of the full size, does not hold for this run."""
+    lines = []
+    if outcome.variant:
+        lines += [f"In this variant {outcome.study.variants[outcome.variant].difference}.", ""]
+    if outcome.size is Size.QUICK:
+        settings = _settings(outcome.study.chosen(outcome.size, outcome.variant))
+        del settings["study"]
+        shown = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        lines += [f"This is the quick size, with less of everything: {shown}.", ""]
+    return lines
+
+
+def _joined(*words: str | None) -> str:
+    return "-".join(word for word in words if word)
 
 
 # --- what was done before ------------------------------------------------------------------------

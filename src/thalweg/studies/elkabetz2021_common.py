@@ -22,10 +22,13 @@ from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import Progress
+from thalweg.studies.study import Progress, Variant
 
 RATE = 1e-3
 """The paper's eta_0."""
+
+EVERY_50TH = "every 50th"
+AUTHORS_IMAGES = Variant("images are those of the authors' code", {"choice": EVERY_50TH})
 
 _TRAINING_IMAGES = 60_000
 _DATA_SEED = 2021
@@ -52,7 +55,7 @@ class Meter:
 
 
 def problem(images: int, choice: str, dtype: str) -> Classification:
-    """MNIST images under cross-entropy: "random" as the paper says, "every 50th" as its code does.
+    """MNIST images under cross-entropy: "random" as the paper says, EVERY_50TH as its code does.
 
     The random choice is the same for all studies, and a smaller one is a part of a larger one.
     """
@@ -65,17 +68,17 @@ def problem(images: int, choice: str, dtype: str) -> Classification:
     return Classification(jnp.asarray(rows, dtype), labels, classes=10)
 
 
-def start(network: AbstractNetwork, seed: int, variant: str, dtype: str) -> Weights:
+def start(network: AbstractNetwork, seed: int, start_as: str, dtype: str) -> Weights:
     """Where all runs of a network begin.
 
     "xavier" draws every matrix and kernel from the Xavier distribution and has biases of zero;
-    "code" does what the authors' code does: PyTorch's own start for kernels and biases.
+    "pytorch" does what the authors' code does: PyTorch's own start for kernels and biases.
     """
     keys = jax.random.split(jax.random.key(seed))
     xavier = initialisation.xavier_uniform(network, key=keys[0])
     other = initialisation.pytorch_default(network, key=keys[1])
     chosen = (
-        by_xavier if variant == "xavier" or by_xavier.ndim == 2 else default
+        by_xavier if start_as == "xavier" or by_xavier.ndim == 2 else default
         for by_xavier, default in zip(xavier, other, strict=True)
     )
     return tuple(jnp.asarray(array, dtype) for array in chosen)

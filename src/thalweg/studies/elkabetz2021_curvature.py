@@ -27,6 +27,7 @@ from thalweg.figures.style import PALETTE, STYLE
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.studies.elkabetz2021_common import (
+    AUTHORS_IMAGES,
     RATE,
     Meter,
     Motion,
@@ -38,7 +39,7 @@ from thalweg.studies.elkabetz2021_common import (
 )
 from thalweg.studies.elkabetz2021_paths import NEAR_ZERO, Path, paths_of_the_figures
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, Variant
 
 _FACTOR = 1e4  # by which layers are rescaled, to see what curvature is elsewhere
 _ELSEWHERE = 10.0  # how much more curved it is there at least
@@ -54,6 +55,7 @@ class Curvature(AbstractStudy):
     title: ClassVar[str] = "the smallest Hessian eigenvalue along the way, against its bounds"
     figures: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ("mnist",)
+    variants: ClassVar[Mapping[str, Variant]] = {"code": AUTHORS_IMAGES}
     protocol: ClassVar[str] = """
 The ways of figures 1 and 3 again, at eta_0 = 0.001 for 10,000 iterations on 1000 MNIST images:
 the linear and the ReLU network 784-50-50-10 and the adapted convolutional network, from Xavier

@@ -14,6 +14,7 @@ from thalweg.figures.style import PALETTE, STYLE
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.studies.elkabetz2021_common import (
+    AUTHORS_IMAGES,
     RATE,
     Meter,
     Motion,
@@ -36,7 +37,7 @@ from thalweg.studies.elkabetz2021_rates import (
     run_all,
 )
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, Variant
 
 _WIDTHS = (784, 50, 50, 10)
 _REFERENCE = {
@@ -68,6 +69,7 @@ class Figure1(AbstractStudy):
     title: ClassVar[str] = "fully connected networks follow the flow at a conventional rate"
     figures: ClassVar[tuple[str, ...]] = ("1",)
     needs: ClassVar[tuple[str, ...]] = ("mnist",)
+    variants: ClassVar[Mapping[str, Variant]] = {"code": AUTHORS_IMAGES}
     protocol: ClassVar[str] = """
 Networks 784-50-50-10 without biases, linear and ReLU, on 1000 MNIST images under cross-entropy,
 from a Xavier-uniform start. Descent runs for 10,000 iterations at eta_0 = 0.001, and from the
@@ -85,7 +87,7 @@ run, which is an estimate of the error and not a bound. The linear network shows
 extrapolation is.
 
 Text and code of the authors differ. The text chooses images uniformly at random, which is
-followed; the code takes every 50th training image (`choice="every 50th"`). The number of
+followed; the code takes every 50th training image (`--variant code`). The number of
 iterations and the precision are in the code alone. The code's recorded loss lags behind the
 weights by one step; here both belong to the same iteration.
 """

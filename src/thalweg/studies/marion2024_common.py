@@ -29,8 +29,12 @@ from thalweg.dynamics.trajectory import Recorded
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
+from thalweg.studies.study import Variant
 
 DEPTH, FEATURES, SAMPLES = 10, 5, 50
+LATER_DATA = Variant(
+    "the teacher and the noise are those of the authors' later code", {"later_data": True}
+)
 
 
 class Place(IntEnum):

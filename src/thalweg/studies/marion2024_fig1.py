@@ -10,6 +10,7 @@ from typing_extensions import override
 from thalweg.studies import marion2024_drawing as drawing
 from thalweg.studies import marion2024_findings as found
 from thalweg.studies.marion2024_common import (
+    LATER_DATA,
     Place,
     Row,
     authors_bounds,
@@ -20,7 +21,7 @@ from thalweg.studies.marion2024_common import (
 )
 from thalweg.studies.marion2024_sweep import Sweep, squared_distance
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, Variant
 
 TABLE = (
     Row(0.005, 40_000, 20),
@@ -38,6 +39,7 @@ class GaussianStarts(AbstractStudy):
     name: ClassVar[str] = "marion2024-fig1"
     title: ClassVar[str] = "Gaussian starts: where training succeeds, how sharp it ends, divergence"
     figures: ClassVar[tuple[str, ...]] = ("1a", "1b", "2")
+    variants: ClassVar[Mapping[str, Variant]] = {"later-data": LATER_DATA}
     protocol: ClassVar[str] = """
 A linear network of depth 10 (nine 5 x 5 layers and one output) is trained by gradient descent on
 the mean squared error of a regression with 50 samples and 5 features whose solution has unit norm.
@@ -50,7 +52,7 @@ of keys, single-precision draws. Everything after that is in double precision. T
 squared norm, as the text says (the authors' code divides it by 5), and is taken after the last
 step, as is the sharpness (their code: four steps earlier). The sharpness is the largest eigenvalue
 of the Hessian, with a proven error. Runs that diverge are left out of means, and the bands are 95 %
-bootstrap intervals. The setting `later_data` takes the teacher and noise of the authors' later code
+bootstrap intervals. `--variant later-data` takes the teacher and noise of the authors' later code
 instead; the inputs are the same.
 """
     comparison: ClassVar[str] = """

@@ -10,6 +10,7 @@ from typing_extensions import override
 from thalweg.studies import marion2024_drawing as drawing
 from thalweg.studies import marion2024_findings as found
 from thalweg.studies.marion2024_common import (
+    LATER_DATA,
     Place,
     Row,
     authors_bounds,
@@ -21,7 +22,7 @@ from thalweg.studies.marion2024_common import (
 )
 from thalweg.studies.marion2024_sweep import Sweep, squared_distance
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, Variant
 
 TABLE = tuple(Row(rate, 4_000, 20) for rate in (0.005, 0.02, 0.07, 0.1, 0.2))
 SCALES = tuple(float(scale) for scale in np.linspace(0.0, 1.7, 10))
@@ -33,6 +34,7 @@ class ResidualStarts(AbstractStudy):
     name: ClassVar[str] = "marion2024-fig3"
     title: ClassVar[str] = "residual starts: where training succeeds, how sharp it ends, divergence"
     figures: ClassVar[tuple[str, ...]] = ("3a", "3b", "4")
+    variants: ClassVar[Mapping[str, Variant]] = {"later-data": LATER_DATA}
     protocol: ClassVar[str] = """
 The data of figure 1. Ten 5 x 5 layers start as W_k = I + s / sqrt(L d) N_k with standard Gaussian
 N_k, for ten scales s from 0 to 1.7, and are read along a random direction of unit norm that is not
@@ -41,7 +43,7 @@ steps and 20 repetitions: 4 million network-steps.
 
 Data, direction and starts are the authors' own numbers; training is in double precision. Distance
 (a squared norm; the authors' code divides it by 5) and sharpness (an eigenvalue with a proven
-error) are taken after the last step. The setting `later_data` takes the teacher and noise of the
+error) are taken after the last step. `--variant later-data` takes the teacher and noise of the
 authors' later code instead; the inputs are the same.
 """
     comparison: ClassVar[str] = """

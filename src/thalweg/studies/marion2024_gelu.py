@@ -25,7 +25,7 @@ from thalweg.studies.marion2024_common import (
 )
 from thalweg.studies.marion2024_sweep import Sweep
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, Variant
 
 TABLE = (Row(0.005, 160_000, 20), Row(0.02, 40_000, 20), Row(0.07, 16_000, 20))
 REPETITIONS = (2, 4, 8)  # of the authors' 20
@@ -51,16 +51,19 @@ class Gelu(AbstractStudy):
 
     name: ClassVar[str] = "marion2024-gelu"
     title: ClassVar[str] = "GELU networks: sharpness after training"
+    variants: ClassVar[Mapping[str, Variant]] = {
+        "all-repetitions": Variant("all of the authors' repetitions are done", {"rows": TABLE})
+    }
     protocol: ClassVar[str] = """
 Not in the paper's text, but in the authors' later code. The network of figure 1 with GELU (tanh
 approximation) after every layer but the last, on data without noise; Gaussian starts with eight
 scales from 0.428 to 0.7. Learning rates and steps: 0.005 / 160,000, 0.02 / 40,000, 0.07 / 16,000.
 The authors do 20 repetitions each; here the first two, four and eight of them are done, for all
-take more than 20 minutes of computation, most of it at 0.005. Data and starts are the authors' own
-numbers; training is in double precision, and the sharpness is an eigenvalue with a proven error,
-after the last step. The dotted lines are the bounds for the linear network, as in the authors'
-picture; nothing is proven here. The authors' code also draws a distance, of the product of the
-layers without GELU, which means nothing and is left out.
+(`--variant all-repetitions`) take more than 20 minutes of computation, most of it at 0.005. Data
+and starts are the authors' own numbers; training is in double precision, and the sharpness is an
+eigenvalue with a proven error, after the last step. The dotted lines are the bounds for the linear
+network, as in the authors' picture; nothing is proven here. The authors' code also draws a
+distance, of the product of the layers without GELU, which means nothing and is left out.
 """
     comparison: ClassVar[str] = """
 * There is no figure in the paper's text; the authors' later code draws the sharpness as in

@@ -3,12 +3,13 @@
 A study computes one dataset, part by part (`parts`), so that an interrupted one goes on where it
 stopped. Everything else is a function of that dataset alone: the pictures, and the findings, which
 compare a measured number with what was expected and so can fail. A study comes in two sizes: quick,
-which says the same with less, and full, as in the paper.
+which says the same with less, and full, as in the paper; and some in variants, such as what the
+authors' code does where it differs from their text.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf, isfinite, isnan
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import xarray as xr
 
+from thalweg._checks import InputError
 from thalweg.studies.parts import Parts
 from thalweg.theorems.certificate import Verdict
 
@@ -91,6 +93,14 @@ def yes(statement: str, holds: bool, reported: str = "") -> Finding:
     return Finding(statement, float(holds), 1.0, 1.0, reported)
 
 
+@dataclass(frozen=True)
+class Variant:
+    """A study done otherwise: what is different, in words and in settings."""
+
+    difference: str
+    settings: Mapping[str, Any]
+
+
 class AbstractStudy(eqx.Module):
     """A study; the classes are final, and their fields are the settings of a size."""
 
@@ -106,11 +116,26 @@ class AbstractStudy(eqx.Module):
     """A paragraph or a list, point by point: what the paper shows, and what is seen here."""
     needs: ClassVar[Sequence[str]] = ()
     """Data that do not ship with the package, e.g. ("mnist",)."""
+    variants: ClassVar[Mapping[str, Variant]] = {}
+    """What may be asked for by name in place of what is done by default."""
 
     @classmethod
     @abstractmethod
     def of_size(cls, size: Size) -> "AbstractStudy":
         """The study with the settings of a size."""
+
+    @classmethod
+    def chosen(cls, size: Size, variant: str | None) -> "AbstractStudy":
+        """The study with the settings of a size, changed by a variant."""
+        sized = cls.of_size(size)
+        if variant is None:
+            return sized
+        if variant not in cls.variants:
+            known = ", ".join(f"`{name}`" for name in cls.variants) or "none"
+            raise InputError(
+                f"There is no variant `{variant}` of {cls.name}; its variants are: {known}."
+            )
+        return replace(sized, **cls.variants[variant].settings)
 
     @abstractmethod
     def compute(self, parts: Parts, progress: Progress) -> xr.Dataset:
