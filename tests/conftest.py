@@ -23,18 +23,13 @@ hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def mnist_folder() -> Path | None:
-    """The folder of the MNIST files for tests: THALWEG_DATA, or ../shared/mnist."""
+@pytest.fixture(scope="session")
+def mnist_path() -> Path:
+    """THALWEG_DATA, or ../shared/mnist; the test is skipped where there is none."""
     candidates = [Path(__file__).parents[2] / "shared" / "mnist"]
     if "THALWEG_DATA" in os.environ:
         candidates.insert(0, Path(os.environ["THALWEG_DATA"]))
-    return next((path for path in candidates if path.is_dir()), None)
-
-
-@pytest.fixture(scope="session")
-def mnist_path() -> Path:
-    """The folder of the MNIST files; the test is skipped where there is none."""
-    folder = mnist_folder()
+    folder = next((path for path in candidates if path.is_dir()), None)
     if folder is None:
         pytest.skip("MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA")
     return folder

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from conftest import mnist_folder
 from thalweg import data, initialisation
 from thalweg.network import max_pooling_network, strided_network
 from thalweg.objective import Objective
@@ -53,15 +52,12 @@ def _conducted(study: type[AbstractStudy], out: Path) -> Outcome:
 
 def _fixture(study: type[AbstractStudy]) -> Callable[..., Outcome]:
     @pytest.fixture(scope="module")
-    def conducted(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    def conducted(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Outcome:
         with pytest.MonkeyPatch.context() as patch:
             if study.needs:
-                folder = mnist_folder()
-                if folder is None:
-                    pytest.skip(
-                        "MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA"
-                    )
-                patch.setenv("THALWEG_DATA", str(folder))
+                patch.setenv("THALWEG_DATA", str(request.getfixturevalue("mnist_path")))
             return _conducted(study, tmp_path_factory.mktemp(study.name))
 
     return conducted
