@@ -91,23 +91,32 @@ def test_what_is_written_about_a_study_may_change(squares, tmp_path, monkeypatch
 def test_a_variant_is_another_run_in_another_folder(squares, tmp_path):
     COMPUTED.extend("xx")  # past the interruption
     default, four = (
-        conduct(squares, Size.QUICK, tmp_path, variant=name) for name in (None, "four")
+        conduct(squares, Size.QUICK, tmp_path, variants=names) for names in ((), ("four",))
     )
     assert [float(each.findings[0].measured) for each in (default, four)] == [4.0, 9.0]
     assert default.folder != four.folder
     publish(four, tmp_path / "pages")
-    page = (tmp_path / "pages" / "squares-four.md").read_text()
+    page = (tmp_path / "pages" / "squares-quick-four.md").read_text()
     assert "`thalweg reproduce squares --quick --variant four`" in page
-    assert "In this variant there are four." in page
+    assert "In the variant `four` there are four." in page
     assert "with less of everything: count = 4." in page
-    assert "](squares-four-picture.png)" in page
-    assert (tmp_path / "pages" / "squares-four-picture.png").exists()
+    assert "](squares-quick-four-picture.png)" in page
+    assert (tmp_path / "pages" / "squares-quick-four-picture.png").exists()
 
 
 def test_variants_of_all_studies_change_settings_that_there_are():
     for study in studies.find(["all"]):
         for name in study.variants:
-            assert study.chosen(Size.FULL, name) != study.of_size(Size.FULL), (study.name, name)
+            assert study.chosen(Size.FULL, [name]) != study.of_size(Size.FULL), (study.name, name)
+
+
+def test_data_of_another_revision_are_not_used(squares, tmp_path, monkeypatch):
+    COMPUTED.extend("xx")  # past the interruption
+    conduct(squares, Size.QUICK, tmp_path)
+    count = len(COMPUTED)
+    monkeypatch.setattr(Squares, "revision", 2)
+    conduct(squares, Size.QUICK, tmp_path)
+    assert len(COMPUTED) == count + 3
 
 
 def test_other_settings_do_not_see_the_parts(squares, tmp_path):
@@ -168,16 +177,16 @@ def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monk
 
     code, printed = call("squares", "--out", tmp_path, "--pages", tmp_path / "docs", "--json")
     assert code == 0
-    rows = json.loads(printed.out)["squares"]
+    rows = json.loads(printed.out)["squares-quick"]
     assert [row["verdict"] for row in rows] == ["confirmed", "confirmed"]
-    page = (tmp_path / "docs" / "squares.md").read_text()
+    page = (tmp_path / "docs" / "squares-quick.md").read_text()
     assert "2 of 2 findings confirmed" in page
     assert "| the last square | 4 to 16 | 4 | 0 | confirmed | large |" in page
-    assert (tmp_path / "docs" / "squares-picture.png").exists()
+    assert (tmp_path / "docs" / "squares-quick-picture.png").exists()
     monkeypatch.setattr(Squares, "findings", lambda self, results: [yes("it shrinks", False)])
     code, printed = call("squares", "--out", tmp_path)
     assert code == 1
-    assert "not confirmed: squares" in printed.err
+    assert "not confirmed: squares-quick" in printed.err
     code, printed = call("squares", "--quick", "--full")
     assert code == 2
     assert "Either `--quick` or `--full`" in printed.err
@@ -197,4 +206,4 @@ def test_a_study_without_findings_confirms_nothing(squares, tmp_path, monkeypatc
     outcome = conduct(squares, Size.QUICK, tmp_path)
     assert not outcome.confirmed
     publish(outcome, tmp_path / "pages")
-    assert (tmp_path / "pages" / "squares.md").exists()
+    assert (tmp_path / "pages" / "squares-quick.md").exists()

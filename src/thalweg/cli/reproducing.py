@@ -19,9 +19,13 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Less of everything (default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="As in the papers.")] = False,
-    variant: Annotated[
-        str | None,
-        typer.Option(help="Do it otherwise, e.g. as the authors' code does; the list names them."),
+    variants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            help="Do it otherwise, e.g. as the authors' code does; the list names what there is, "
+            "and several may be given.",
+        ),
     ] = None,
     folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path(
         "thalweg-studies"
@@ -41,18 +45,21 @@ def reproduce(
         return
     size = studies.Size.FULL if full else studies.Size.QUICK
     wanted = studies.find(names)
+    chosen = tuple(variants or ())
     for study in wanted:
-        study.chosen(size, variant)  # a wrong variant of the last one is told before the first
+        study.chosen(size, chosen)  # a wrong variant of the last one is told before the first
     outcomes, skipped = [], []
     for study in wanted:
         missing = studies.missing_data(study)
         if missing is not None:
+            if study.name in names:
+                raise InputError(f"{study.name} cannot be done: {missing}")
             skipped.append(study.name)
             err.print(f"skipped {study.name}: {missing}", highlight=False, soft_wrap=True)
             continue
         with progress_bars(study.name) as update:
             outcome = studies.conduct(
-                study, size, folder, lambda _, share, name=study.name: update(name, share), variant
+                study, size, folder, lambda _, share, name=study.name: update(name, share), chosen
             )
         outcomes.append(outcome)
         if pages is not None:

@@ -18,7 +18,7 @@ import xarray as xr
 from thalweg._checks import InputError
 from thalweg._version import __version__
 from thalweg.storage import open_results, provenance, write_results
-from thalweg.storage.files import writing_to
+from thalweg.storage.files import only_writer
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
@@ -34,12 +34,19 @@ class Outcome:
     pictures: Sequence[Path]
     seconds: float
     folder: Path
-    variant: str | None = None
+    variants: Sequence[str] = ()
 
     @property
     def label(self) -> str:
-        """The name of the study, with its variant's."""
-        return _joined(self.study.name, self.variant)
+        """The name of the study, with its variants and the size unless it is the full one."""
+        size = [] if self.size is Size.FULL else [self.size.value]
+        return "-".join([self.study.name, *size, *self.variants])
+
+    @property
+    def command(self) -> str:
+        """What reproduces it."""
+        words = ["thalweg reproduce", self.study.name, f"--{self.size.value}"]
+        return " ".join([*words, *(f"--variant {name}" for name in self.variants)])
 
     @property
     def confirmed(self) -> bool:
@@ -54,28 +61,18 @@ def conduct(
     size: Size,
     out: Path,
     progress: Progress = lambda stage, share: None,
-    variant: str | None = None,
+    variants: Sequence[str] = (),
 ) -> Outcome:
     """Do a study, or what is left of it, and write all of it into a folder under `out`."""
     if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise InputError("Studies must run with 64 bits, got JAX_ENABLE_X64=0; unset it.")
-    sized = study.chosen(size, variant)
-    folder = out / _joined(study.name, size.value, variant)
-    settings = _settings(sized)
-    results = _finished(folder, settings)
-    if results is None:
-        started, parts = clock.perf_counter(), Parts(folder / "parts", settings)
-        before = _seconds_so_far(folder, settings)
-        try:
-            results = sized.compute(parts, progress)
-        finally:
-            spent = before + clock.perf_counter() - started
-            _note_seconds(folder, settings, spent)
-        results.attrs |= _provenance(study, size, settings, spent)
-        write_results(results, folder)
-        parts.clear()
-        _forget_seconds(folder)
-    return present(study, size, results, folder, variant)
+    sized = study.chosen(size, variants)
+    folder = out / "-".join([study.name, size.value, *variants])
+    with only_writer(folder):
+        results = _finished(folder, _settings(sized))
+        if results is None:
+            results = _computed(sized, size, folder, progress)
+        return present(study, size, results, folder, variants)
 
 
 def present(
@@ -83,10 +80,10 @@ def present(
     size: Size,
     results: xr.Dataset,
     folder: Path,
-    variant: str | None = None,
+    variants: Sequence[str] = (),
 ) -> Outcome:
     """Pictures, verdicts and the page, from data that are there."""
-    sized = study.chosen(size, variant)
+    sized = study.chosen(size, variants)
     pictures = []
     for name, figure in sized.draw(results).items():
         pictures.append(folder / f"{name}.png")
@@ -94,7 +91,7 @@ def present(
         figure.savefig(folder / f"{name}.pdf")
         plt.close(figure)
     seconds = float(results.attrs["seconds"])
-    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variant)
+    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variants)
     (folder / "verdicts.json").write_text(
         json.dumps([finding.row() for finding in outcome.findings], indent=1), encoding="utf-8"
     )
@@ -106,12 +103,9 @@ def page(outcome: Outcome, attrs: Any) -> str:
     """The page for the documentation: what, how, the verdicts, the pictures, the comparison."""
     study, count = outcome.study, len(outcome.findings)
     good = sum(finding.verdict is Verdict.CONFIRMED for finding in outcome.findings)
-    command = f"thalweg reproduce {study.name} --{outcome.size.value}"
-    if outcome.variant:
-        command += f" --variant {outcome.variant}"
     lines = [
         f"# {outcome.label}: {study.title}", "",
-        f"`{command}`: {good} of {count} findings "
+        f"`{outcome.command}`: {good} of {count} findings "
         f"confirmed. Done on {attrs['made'][:10]}, {attrs['machine']}, in "
         f"{outcome.seconds:.0f} s, with thalweg {attrs['thalweg']} and JAX {attrs['jax']}.", "",
         "## How", "", study.protocol.strip(), "", *_otherwise(outcome),
@@ -125,7 +119,7 @@ def page(outcome: Outcome, attrs: Any) -> str:
     lines += ["", "## Pictures", ""]
     for picture in outcome.pictures:
         lines += [f"![{picture.stem}]({outcome.label}-{picture.name})", ""]
-    is_default = outcome.size is Size.FULL and outcome.variant is None
+    is_default = outcome.size is Size.FULL and not outcome.variants
     title = "Next to the paper" + ("" if is_default else ": the full run, without a variant")
     return "\n".join([*lines, f"## {title}", "", study.comparison.strip(), ""])
 
@@ -141,36 +135,58 @@ def publish(outcome: Outcome, pages: Path) -> None:
 def _otherwise(outcome: Outcome) -> list[str]:
     """What of the protocol, which is that of the full size, does not hold for this run."""
     lines = []
-    if outcome.variant:
-        lines += [f"In this variant {outcome.study.variants[outcome.variant].difference}.", ""]
+    for name in outcome.variants:
+        lines += [f"In the variant `{name}` {outcome.study.variants[name].difference}.", ""]
     if outcome.size is Size.QUICK:
-        settings = _settings(outcome.study.chosen(outcome.size, outcome.variant))
-        del settings["study"]
-        shown = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        sized = outcome.study.chosen(outcome.size, outcome.variants)
+        shown = ", ".join(f"{name} = {value}" for name, value in _fields(sized).items())
         lines += [f"This is the quick size, with less of everything: {shown}.", ""]
     return lines
-
-
-def _joined(*words: str | None) -> str:
-    return "-".join(word for word in words if word)
 
 
 # --- what was done before ------------------------------------------------------------------------
 
 
 def _settings(study: AbstractStudy) -> dict[str, Any]:
-    # Its fields alone: what is written about it may change without a new run.
-    return {"study": study.name, **{each.name: getattr(study, each.name) for each in fields(study)}}
+    # What is written about a study may change without a new run.
+    return {"study": study.name, "revision": study.revision, **_fields(study)}
+
+
+def _fields(study: AbstractStudy) -> dict[str, Any]:
+    return {each.name: getattr(study, each.name) for each in fields(study)}
 
 
 def _key(settings: Any) -> str:
     return json.dumps([__version__, settings], sort_keys=True, default=str)
 
 
+def _computed(study: AbstractStudy, size: Size, folder: Path, progress: Progress) -> xr.Dataset:
+    """The data, from parts that are there and others; they are on disk afterwards."""
+    settings = _settings(study)
+    started, parts = clock.perf_counter(), Parts(folder / "parts", settings)
+    before = _seconds_so_far(folder, settings)
+
+    def spent() -> float:
+        return before + clock.perf_counter() - started
+
+    def noted(stage: str, share: float) -> None:
+        # Now and then, for a killed process does not say how long it took.
+        _note_seconds(folder, settings, spent())
+        progress(stage, share)
+
+    try:
+        results = study.compute(parts, noted)
+    finally:
+        _note_seconds(folder, settings, spent())
+    results.attrs |= _provenance(study, size, settings, spent())
+    write_results(results, folder)
+    parts.clear()
+    _forget_seconds(folder)
+    return results
+
+
 def _finished(folder: Path, settings: Any) -> xr.Dataset | None:
     """The data of an earlier run with the same settings, if there are."""
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "results.zarr").exists():
         return None
     results = open_results(folder).load()
@@ -196,9 +212,7 @@ def _forget_seconds(folder: Path) -> None:
     (folder / "seconds.json").unlink(missing_ok=True)
 
 
-def _provenance(
-    study: type[AbstractStudy], size: Size, settings: Any, seconds: float
-) -> dict[str, Any]:
+def _provenance(study: AbstractStudy, size: Size, settings: Any, seconds: float) -> dict[str, Any]:
     return {
         "study": study.name,
         "size": size.value,

@@ -59,11 +59,11 @@ def problem(images: int, choice: str, dtype: str) -> Classification:
 
     The random choice is the same for all studies, and a smaller one is a part of a larger one.
     """
-    if choice == "random":
+    if choice == EVERY_50TH:
+        places = np.arange(0, 50 * images, 50)
+    else:
         order = np.random.default_rng(_DATA_SEED).permutation(_TRAINING_IMAGES)
         places = order[:images]
-    else:
-        places = np.arange(0, 50 * images, 50)
     rows, labels = data.mnist(images=places)
     return Classification(jnp.asarray(rows, dtype), labels, classes=10)
 

@@ -118,6 +118,8 @@ class AbstractStudy(eqx.Module):
     """Data that do not ship with the package, e.g. ("mnist",)."""
     variants: ClassVar[Mapping[str, Variant]] = {}
     """What may be asked for by name in place of what is done by default."""
+    revision: ClassVar[int] = 1
+    """To be raised when other data are computed from the same settings: old ones are not used."""
 
     @classmethod
     @abstractmethod
@@ -125,17 +127,17 @@ class AbstractStudy(eqx.Module):
         """The study with the settings of a size."""
 
     @classmethod
-    def chosen(cls, size: Size, variant: str | None) -> "AbstractStudy":
-        """The study with the settings of a size, changed by a variant."""
+    def chosen(cls, size: Size, variants: Sequence[str] = ()) -> "AbstractStudy":
+        """The study with the settings of a size, changed by variants."""
         sized = cls.of_size(size)
-        if variant is None:
-            return sized
-        if variant not in cls.variants:
-            known = ", ".join(f"`{name}`" for name in cls.variants) or "none"
-            raise InputError(
-                f"There is no variant `{variant}` of {cls.name}; its variants are: {known}."
-            )
-        return replace(sized, **cls.variants[variant].settings)
+        for name in variants:
+            if name not in cls.variants:
+                known = ", ".join(f"`{each}`" for each in cls.variants) or "none"
+                raise InputError(
+                    f"There is no variant `{name}` of {cls.name}; its variants are: {known}."
+                )
+            sized = replace(sized, **cls.variants[name].settings)
+        return sized
 
     @abstractmethod
     def compute(self, parts: Parts, progress: Progress) -> xr.Dataset:
