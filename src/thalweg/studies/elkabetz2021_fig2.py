@@ -41,17 +41,18 @@ On the sum of both with 6 a q_3^2, for three choices of a, b and tolerance and t
 of proposition 20's window where its step is stable, descent at exactly that step is checked to
 miss the flow at that time by more than the tolerance at every iteration, with 60 decimal digits.
 Then the largest step is sought, by bisection, for which the ray that descent moves along passes
-the flow within the tolerance: a larger one cannot come near. Its rate of decay in time is what
-the proposition is about.
+the flow within the tolerance: a larger one cannot come near, while this one may or may not. Its
+rate of decay in time is what the proposition is about.
 """
     comparison: ClassVar[str] = """
 * **Figure 2.** The paper draws two smooth hills that level off at zero, the second one wider at
   its top, where its curvature is -a / 2, and both with curvature -a further down. So they are
   here; grey lines mark the joints, and the exact jumps there are zero.
 * **Proposition 20.** At the printed step no iterate comes near the flow, for all times looked at.
-* **The exponent.** The largest step that can do shrinks as e^{-a t} to four digits: the exponent
-  of corollary 4 cannot be improved, as the paper says.
-* **The constant.** The printed step is 3,270 to 3,450 times larger than the largest that can do.
+* **The exponent.** The largest step that is not ruled out shrinks as e^{-a t} to four digits: the
+  exponent of corollary 4 cannot be improved, as the paper says.
+* **The constant.** The printed step is 3,270 to 3,450 times larger than the largest one that is not
+  ruled out, and so at least as many times larger than the largest that does.
 """
 
     times: int
@@ -109,8 +110,8 @@ the proposition is about.
             falls = np.diff(np.log(own.largest_rate.values)) / np.diff(own.time.values)
             found.append(
                 Finding(
-                    f"a = {a:g}, b = {b:g}: rate in time at which the largest good step falls, "
-                    "over -a",
+                    f"a = {a:g}, b = {b:g}: rate in time at which the largest step that is not "
+                    "ruled out falls, over -a",
                     float(np.mean(falls) / -a),
                     0.98,
                     1.02,
