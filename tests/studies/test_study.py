@@ -195,6 +195,21 @@ def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monk
     assert "no variant `five` of squares; its variants are: `four`." in printed.err
 
 
+@pytest.mark.parametrize(("name", "code"), [("squares", 2), ("all", 0)])
+def test_a_study_without_its_data_is_refused_if_it_was_asked_for(
+    squares, tmp_path, monkeypatch, capsys, name, code
+):
+    monkeypatch.setattr(Squares, "needs", ("mnist",))
+    monkeypatch.setattr(studies, "STUDIES", {"squares": "none:Squares"})
+    monkeypatch.setenv("THALWEG_DATA", str(tmp_path))  # where there is no MNIST
+    monkeypatch.setattr(sys, "argv", ["thalweg", "reproduce", name, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert (stop.value.code or 0) == code
+    assert "MNIST" in capsys.readouterr().err
+    assert not (tmp_path / "squares-quick").exists()
+
+
 def test_an_unknown_study_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="There is no study `marion`"):
         studies.find(["marion"])
