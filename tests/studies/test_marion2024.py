@@ -5,13 +5,14 @@ from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
 
 from thalweg import sharpness
 from thalweg.measurement import distance_to_minimiser
-from thalweg.studies import conducting, marion2024_sweep
+from thalweg.studies import conducting, marion2024_sweep, marion2024_traces
 from thalweg.studies.conducting import conduct
 from thalweg.studies.marion2024_common import (
     Place,
@@ -32,6 +33,7 @@ from thalweg.studies.marion2024_fig1 import GaussianStarts
 from thalweg.studies.marion2024_fig1cd import GaussianTraces
 from thalweg.studies.marion2024_fig3 import ResidualStarts
 from thalweg.studies.marion2024_fig3cd import ResidualTraces
+from thalweg.studies.marion2024_findings import farthest
 from thalweg.studies.marion2024_gelu import Gelu
 from thalweg.studies.marion2024_sweep import Sweep, mean_and_interval
 from thalweg.studies.marion2024_underdetermined import Underdetermined
@@ -180,16 +182,20 @@ class TestQuickRun:
     def test_every_finding_fails_for_other_data(self, study, conducted):
         outcome, _ = conducted(study)
         results, sized = stored(outcome), study.of_size(Size.QUICK)
-        violated = np.zeros(len(outcome.findings), bool)
-        for tampered in tamperings(results):
-            verdicts = [finding.verdict for finding in sized.findings(tampered)]
-            violated |= np.array([verdict is Verdict.VIOLATED for verdict in verdicts])
-        saved = [
-            finding.statement
-            for finding, fell in zip(outcome.findings, violated, strict=True)
-            if not fell
-        ]
-        assert not saved
+        assert not never_violated(sized, results)
+
+    def test_one_missing_number_is_noticed(self, study, conducted):
+        """Whichever it is: the first, one in the middle, the last of those that there are."""
+        outcome, _ = conducted(study)
+        results, sized = stored(outcome), study.of_size(Size.QUICK)
+        for name, values in results.data_vars.items():
+            there = np.flatnonzero(np.isfinite(values.values))
+            for place in {there[0], there[there.size // 2], there[-1]}:
+                gapped = values.values.astype(float)
+                gapped.flat[place] = np.nan
+                with np.errstate(all="ignore"):
+                    found = sized.findings(results.assign({name: (values.dims, gapped)}))
+                assert any(each.verdict is not Verdict.CONFIRMED for each in found), name
 
     def test_nothing_is_confirmed_without_data(self, study, conducted):
         outcome, _ = conducted(study)
@@ -200,13 +206,46 @@ class TestQuickRun:
         assert Verdict.CONFIRMED not in verdicts
 
 
+@pytest.mark.parametrize(
+    "study", [GaussianStarts, ResidualStarts, Underdetermined, Gelu], ids=lambda study: study.name
+)
+def test_runs_without_a_sharpness_did_diverge_or_something_is_wrong(study, conducted):
+    """All ends but one are missing in a cell in which no run diverged."""
+    outcome, _ = conducted(study)
+    results, sized = stored(outcome), study.of_size(Size.QUICK)
+    assert float(results.diverged[0, :, 0].sum()) == 0
+    gapped = results.copy(deep=True)
+    first = 0 if study is Gelu else 1  # which has one run in its quick size
+    gapped.final_sharpness[0, first:, 0] = np.nan
+    assert any(each.verdict is Verdict.VIOLATED for each in sized.findings(gapped))
+    # What is left by a run that is said to have diverged is as wrong.
+    claimed = results.copy(deep=True)
+    claimed.diverged[0, 0, 0] = 1.0
+    assert any(each.verdict is Verdict.VIOLATED for each in sized.findings(claimed))
+
+
+def never_violated(sized, results: xr.Dataset) -> list[str]:
+    """The findings that no tampering makes fail."""
+    findings = sized.findings(results)
+    violated = np.zeros(len(findings), bool)
+    for tampered in tamperings(results):
+        verdicts = [finding.verdict for finding in sized.findings(tampered)]
+        violated |= np.array([verdict is Verdict.VIOLATED for verdict in verdicts])
+    return [each.statement for each, fell in zip(findings, violated, strict=True) if not fell]
+
+
 def tamperings(results: xr.Dataset) -> Iterator[xr.Dataset]:
-    """The results with something wrong: numbers too large or small, or in the wrong order."""
+    """The results with something wrong: too large or small, in the wrong order, or missing."""
     for name in results.data_vars:
         for factor in (30.0, 1 / 30):
             yield results.assign({name: results[name] * factor})
         yield results.assign({name: results[name] + 1.0})
         yield results.assign({name: 0.0 * results[name]})
+        there = np.isfinite(results[name].values)
+        others = results[name].values.astype(float)
+        others[there] = np.random.default_rng(0).permutation(others[there])
+        yield results.assign({name: (results[name].dims, others)})
+        yield results.assign({name: results[name].where(results[name] != others[there][0])})
         for dimension in ("scale", "learning_rate", "step", "depth"):
             if dimension in results[name].dims:
                 backwards = results[name].isel({dimension: slice(None, None, -1)}).values
@@ -215,6 +254,92 @@ def tamperings(results: xr.Dataset) -> Iterator[xr.Dataset]:
         if isinstance(value, float):
             for factor in (30.0, 1 / 30):
                 yield results.assign_attrs({name: factor * value})
+
+
+# --- variants, and what there is at full size only ------------------------------------------------
+
+
+@pytest.mark.parametrize("study", [GaussianTraces, ResidualTraces], ids=lambda study: study.name)
+def test_findings_of_the_later_code_can_fail(study, tmp_path):
+    """Those of its runs alone: the others are in the quick size."""
+    full = study.of_size(Size.FULL)
+    later = study((full.versions[1],))
+    assert later.versions[0].later
+    results = later.compute(Parts(tmp_path, "settings"), lambda stage, share: None)
+    findings = later.findings(results)
+    assert [each.row() for each in findings if each.verdict is not Verdict.CONFIRMED] == []
+    assert not never_violated(later, results)
+
+
+@pytest.mark.parametrize("study", [GaussianStarts, ResidualStarts], ids=lambda study: study.name)
+def test_the_later_data_have_the_same_findings(study, conducted):
+    """With the quick size's runs, but another data set's bounds, as the variant has them."""
+    outcome, _ = conducted(study)
+    sized = study.chosen(Size.QUICK, ["later-data"])
+    assert sized.later_data
+    network = gaussian_network() if study is GaussianStarts else residual_network(authors_readout())
+    bounds = authors_bounds(authors_objective(authors_data(later=True), network))
+    results = stored(outcome).assign_attrs(bounds)
+    assert len(sized.findings(results)) == len(outcome.findings)
+    drawn = sized.draw(results)
+    assert set(drawn) == {picture.stem for picture in outcome.pictures}
+    for figure in drawn.values():
+        plt.close(figure)
+
+
+def test_all_repetitions_are_those_of_the_sizes_learning_rates():
+    everything = ["all-repetitions"]
+    assert Gelu.chosen(Size.QUICK, everything)._rows == (Row(0.07, 16_000, 20),)
+    assert [row.repetitions for row in Gelu.chosen(Size.FULL, everything)._rows] == [20, 20, 20]
+    assert [row.repetitions for row in Gelu.of_size(Size.FULL)._rows] == [2, 4, 8]
+
+
+def test_all_repetitions_are_found_and_drawn(conducted):
+    """The quick run's single repetition, twenty times."""
+    results = stored(conducted(Gelu)[0])
+    sized = Gelu.chosen(Size.QUICK, ["all-repetitions"])
+    many = results.isel(repetition=[0] * 20).assign_coords(repetition=np.arange(20))
+    found = sized.findings(many)
+    assert all(each.verdict is Verdict.CONFIRMED for each in found)
+    assert any(each.verdict is Verdict.VIOLATED for each in sized.findings(results))  # 19 missing
+    for figure in sized.draw(many).values():
+        plt.close(figure)
+
+
+# --- parts of findings ----------------------------------------------------------------------------
+
+
+def test_the_farthest_ratio_may_be_on_either_side():
+    assert farthest(xr.DataArray([0.5, 1.0, 1.6])) == 0.5
+    assert farthest(xr.DataArray([0.8, 1.6])) == 1.6
+    assert np.isnan(farthest(xr.DataArray([0.8, np.nan])))
+    assert farthest(xr.DataArray([-0.1, 1.0])) < 0
+
+
+def test_a_distance_that_comes_back_does_not_only_fall():
+    falling = np.array([1.0, 0.9, 0.4, 0.1, 1e-21, 1e-20])
+    assert marion2024_traces._falls(falling)  # what comes after rounding does not count
+    assert not marion2024_traces._falls(np.array([1.0, 0.4, 0.7, 0.3, 0.1]))
+    assert not marion2024_traces._falls(np.array([1.0, 0.4, np.nan, 0.1]))
+    assert not marion2024_traces._falls(np.array([1.0, 0.9]))
+
+
+def test_an_eigenvalue_that_is_not_found_is_no_error_of_zero(tmp_path, monkeypatch):
+    """Unless the run diverged, when there is none to be found."""
+    real, calls = marion2024_sweep._ends, []
+
+    def failing_at_the_end(objective, weights):
+        calls.append(weights)
+        ends = real(objective, weights)
+        return ends if len(calls) == 1 else ends._replace(error=ends.error * np.nan)
+
+    monkeypatch.setattr(marion2024_sweep, "_ends", failing_at_the_end)
+    sweep = small_sweep(100)._replace(rows=(Row(0.1, 3, 2),))
+    results = sweep.run(Parts(tmp_path, "settings"), lambda stage, share: None)
+    alive = results.diverged.values == 0
+    assert alive.any()
+    assert np.isnan(results.sharpness_error.values[alive]).all()
+    assert np.isfinite(results.sharpness_error.values[~alive]).all()
 
 
 # --- interrupted and taken up again --------------------------------------------------------------

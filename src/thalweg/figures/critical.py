@@ -17,8 +17,9 @@ Found = Mapping[str, Any]
 
 _LINES = {
     "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
-    "2 / stronger bound": (PALETTE[3], "-"),
-    "2 / S0": (PALETTE[2], (0, (5, 1.5))),
+    "2 / least sharpness": (PALETTE[3], "-"),
+    "2 / stronger bound": (PALETTE[5], (0, (5, 5))),  # the next two nearly cover each other
+    "2 / S0": (PALETTE[2], (5, (5, 5))),
     "2 / small-start bound": (PALETTE[4], (0, (3, 1.2, 1, 1.2))),
     "2 / sharpness of the limit": (PALETTE[1], "-"),
     "2 / sharpness at the start": (PALETTE[0], "-"),

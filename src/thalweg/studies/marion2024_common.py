@@ -33,7 +33,9 @@ from thalweg.studies.study import Variant
 
 DEPTH, FEATURES, SAMPLES = 10, 5, 50
 LATER_DATA = Variant(
-    "the teacher and the noise are those of the authors' later code", {"later_data": True}
+    "the teacher and the noise are those of the authors' later code; the lower dotted line is that "
+    "of Theorem 1 all the same, 2 L λ, where their later code draws 2 L A with A = w*ᵀ Σ w*",
+    {"later_data": True},
 )
 
 

@@ -6,8 +6,11 @@ the paper draws it in its pictures of the sharpness, which is up to 0.07.
 
 from collections.abc import Sequence
 
+import numpy as np
 import xarray as xr
 
+from thalweg.studies.marion2024_common import Row
+from thalweg.studies.marion2024_sweep import COMPARED, few
 from thalweg.studies.study import Finding
 
 CONVERGED = 1e-6
@@ -24,10 +27,46 @@ def medians(values: xr.DataArray) -> xr.DataArray:
     return values.median("repetition", skipna=True)
 
 
+def farthest(ratios: xr.DataArray) -> float:
+    """The one of some ratios that is farthest from one, on either side; NaN if one is missing."""
+    flat = ratios.values.ravel()
+    if not np.all(flat > 0):
+        return float(flat.min())  # NaN, or below any limit
+    return float(flat[np.argmax(np.abs(np.log(flat)))])
+
+
+def complete(results: xr.Dataset, rows: Sequence[Row]) -> Finding:
+    """Whether each run has its numbers, those of the end exactly where it did not diverge.
+
+    All other findings leave out what is NaN, which may only be what diverged.
+    """
+    results = results.reindex(
+        learning_rate=[row.learning_rate for row in rows],
+        repetition=np.arange(max(row.repetitions for row in rows)),
+    )
+    counts = xr.DataArray(
+        [row.repetitions for row in rows], coords={"learning_rate": results.learning_rate}
+    )
+    made = (results.repetition < counts).broadcast_like(results.diverged)
+    ended = made & (results.diverged == 0)
+    expected = {"dense_sharpness": ended & (results.repetition < COMPARED)}
+    wrong = int((results.diverged.isin([0.0, 1.0]) != made).sum())
+    for name, values in results.data_vars.items():
+        due = expected.get(str(name), ended if str(name).startswith("final_") else made)
+        wrong += int((np.isfinite(values) != due).sum())
+    return Finding(
+        "numbers that are missing, and such of the end of runs that diverged",
+        float(wrong),
+        0.0,
+        0.0,
+    )
+
+
 def learning(results: xr.Dataset, up_to_scale: float) -> list[Finding]:
     """Which learning rates reach the minimiser, and that the scale does not matter for it."""
     distance = medians(results.final_distance).sel(scale=slice(None, up_to_scale + 1e-9))
     small = distance.sel(learning_rate=small_rates(results))
+    enough = medians(results.final_distance).where(~few(results.diverged))
     return [
         Finding(
             f"median squared distance after training, the worst of learning rates up to 0.07 and "
@@ -43,9 +82,9 @@ def learning(results: xr.Dataset, up_to_scale: float) -> list[Finding]:
             reported="succeeds for η ≤ 0.1",
         ),
         Finding(
-            "median squared distance at learning rate 0.2, the best of all scales that do not "
-            "all diverge",
-            float(medians(results.final_distance).sel(learning_rate=0.2).min()),
+            "median squared distance at learning rate 0.2, the best of all scales at which a "
+            "quarter of the runs or more do not diverge",
+            float(enough.sel(learning_rate=0.2).min()),
             least=0.1,
             reported="fails for η = 0.2",
         ),
@@ -66,7 +105,16 @@ def sharpness_of_minimisers(results: xr.Dataset, plateau_from: float) -> list[Fi
     relative = reached * small.learning_rate / 2
     plateau = medians(relative).sel(learning_rate=0.07, scale=slice(plateau_from - 1e-9, None))
     slowest = medians(reached).isel(learning_rate=0)
+    arrived = (small.final_distance < CONVERGED).where(small.diverged == 0)
     return [
+        Finding(
+            "share of the runs at learning rates up to 0.07 that reach a minimiser, of those that "
+            "do not diverge",
+            float(arrived.mean()),
+            0.9,  # at the edge of stability some may still be settling
+            1.0,
+            reported="training succeeds",
+        ),
         Finding(
             "sharpness of every minimiser reached, over the lower bound of Theorem 1, at least",
             float((reached / results.attrs["bound_paper"]).min()),
@@ -121,11 +169,20 @@ def smallest_scale(results: xr.Dataset) -> list[Finding]:
             reported="independent of the learning rate",
         ),
         Finding(
-            "the same over that of balanced minimisers, the limit of vanishing scale: the farthest",
-            float((typical / results.attrs["balanced_sharpness"]).max()),
+            "the same over S_min: the farthest from 1",
+            farthest(typical / results.attrs["bound_paper"]),
+            1.0,
+            # A minimiser as flat as can be has about 2 L A, and A is at most the largest
+            # eigenvalue of the data, where S_min has the smallest.
+            results.attrs["lambda_max"] / results.attrs["lambda_min"],
+            reported="relatively close to S_min",
+        ),
+        Finding(
+            "the same over that of balanced minimisers, the limit of vanishing scale: the farthest "
+            "from 1",
+            farthest(typical / results.attrs["balanced_sharpness"]),
             1.0,
             1.15,
-            reported="relatively close to S_min",
         ),
         Finding(
             "sharpness of every minimiser at the smallest scale, over the upper bound of "
@@ -147,7 +204,8 @@ def start_sharpness_ratio(results: xr.Dataset) -> float:
 def divergence(results: xr.Dataset, surely: Sequence[float]) -> list[Finding]:
     """Never at the smallest scale, always at the largest, and more in between."""
     chance = results.diverged.mean("repetition")
-    over_scales = chance.mean("scale")
+    over_scales = chance.mean("scale", skipna=False)
+    among = "learning rate" if len(surely) == 1 else "the smallest of learning rates"
     return [
         Finding(
             "probability of divergence at the smallest scale, the largest of all learning rates",
@@ -156,7 +214,7 @@ def divergence(results: xr.Dataset, surely: Sequence[float]) -> list[Finding]:
             0.0,
         ),
         Finding(
-            f"probability of divergence at the largest scale, the smallest of learning rates "
+            f"probability of divergence at the largest scale, {among} "
             f"{', '.join(f'{rate:g}' for rate in surely)}",
             float(chance.isel(scale=-1).sel(learning_rate=list(surely)).min(skipna=False)),
             0.95,
@@ -164,25 +222,27 @@ def divergence(results: xr.Dataset, surely: Sequence[float]) -> list[Finding]:
         ),
         Finding(
             "largest fall of the probability of divergence from one scale to the next",
-            0.0 - float(chance.diff("scale").min()),
+            0.0 - float(chance.diff("scale").min(skipna=False)),
             most=0.25,  # chance: two standard deviations of the difference of 20 coins
             reported="for large values of the scale it may happen that descent diverges",
         ),
         Finding(
             "smallest rise of the probability of divergence, averaged over scales, from one "
             "learning rate to the next",
-            float(over_scales.diff("learning_rate").min()),
+            float(over_scales.diff("learning_rate").min(skipna=False)),
             least=-0.05,
         ),
     ]
 
 
 def exactness(results: xr.Dataset) -> Finding:
-    """How good the sharpness is that all of this is about."""
+    """How good the sharpness is that all of this is about, at the ends that were computed twice."""
+    off = abs(results.final_sharpness / results.dense_sharpness - 1)
     return Finding(
-        "largest error of a sharpness, as a part of the spectral norm",
-        float(results.sharpness_error.max()),
+        "sharpness of the first repetition's ends against LAPACK on the whole Hessian: the largest "
+        "relative difference",
+        float(off.max()),
         0.0,
-        1e-6,
+        1e-5,  # 1e-6 of the spectral norm was asked for, which can be larger than the sharpness
         reported="power iteration, stopped after 20 iterations",
     )

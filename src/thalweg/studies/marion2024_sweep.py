@@ -2,7 +2,9 @@
 
 The dataset of a sweep has the dimensions (learning_rate, repetition, scale). Where a learning rate
 has fewer repetitions than another, what is missing is NaN; `diverged` is 0 or 1 where there was a
-run. What is measured at the end is measured after the last step, and is NaN where a run diverged.
+run. What is measured at the end is measured after the last step, and is NaN where a run diverged,
+and nowhere else. Where a sweep says so, `dense_sharpness` is the final sharpness of the first
+repetitions once more, from the whole Hessian.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +30,12 @@ from thalweg.studies.study import Progress
 Measures = Mapping[str, Callable[[Weights], Scalar]]
 Starts = Callable[[Row], Recorded]
 
+COMPARED = 1
+"""Repetitions whose final sharpness is computed once more, where a sweep is `compared`."""
+
+FEW = 0.25
+"""The share of runs below which those that did not diverge are few."""
+
 _DIMENSIONS = ("repetition", "scale")
 
 
@@ -41,6 +49,8 @@ class Sweep(NamedTuple):
     measures: Measures
     together: int = 100
     """Repetitions that make one part of a study, so that an interrupted one loses little."""
+    compared: bool = False
+    """Whether the first repetition's sharpness is compared with dense eigenvalues."""
 
     def run(self, parts: Parts, progress: Progress) -> xr.Dataset:
         """Do all of it, or what is left of it."""
@@ -80,8 +90,12 @@ class Sweep(NamedTuple):
             "start_sharpness": before.largest,
             "start_smallest": before.smallest,
             "final_sharpness": _where(~diverged, after.largest),
-            "sharpness_error": np.maximum(before.error, np.nan_to_num(after.error)),
+            # Of both ends, and NaN where either was not found, unless there is no end.
+            "sharpness_error": np.maximum(before.error, np.where(diverged, 0.0, after.error)),
         }
+        if self.compared:
+            chosen = (first + np.arange(diverged.shape[0]) < COMPARED)[:, None] & ~diverged
+            columns["dense_sharpness"] = dense_sharpness(self.objective, run.final, chosen)
         for name, measure in self.measures.items():
             columns[f"start_{name}"] = _everywhere(measure, starts)
             columns[f"final_{name}"] = _where(~diverged, _everywhere(measure, run.final))
@@ -96,6 +110,23 @@ class Sweep(NamedTuple):
 def squared_distance(objective: Objective) -> Callable[[Weights], Scalar]:
     """|w_prod - w_star|^2, summed over the entries as the paper writes it."""
     return lambda weights: measurement.distance_to_minimiser(objective, weights) ** 2
+
+
+def dense_sharpness(
+    objective: Objective, weights: Recorded, chosen: Bool[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """The largest eigenvalue of the whole Hessian (LAPACK) at chosen points, NaN at others."""
+    values = np.full(chosen.shape, np.nan)
+    for place in zip(*np.nonzero(chosen), strict=True):
+        point = tuple(array[place] for array in weights)
+        values[place] = extreme_eigenvalues(objective, point, method="dense").largest[0].value
+    return values
+
+
+def few(diverged: xr.DataArray) -> xr.DataArray:
+    """Where fewer than a quarter of the runs are left, too few for a mean or a median."""
+    runs = diverged.notnull().sum("repetition")
+    return (diverged == 0).sum("repetition") < FEW * runs
 
 
 def mean_and_interval(

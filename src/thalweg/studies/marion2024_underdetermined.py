@@ -45,28 +45,33 @@ class Underdetermined(AbstractStudy):
 Not in the paper's text, but in the authors' later code. 15 samples with 20 features, a linear
 network of depth 5 (four 20 x 20 layers and one output), Gaussian starts with nine scales from 0.1
 to 0.36. Learning rates, steps and repetitions: 0.001 / 40,000 / 100, 0.004 / 10,000 / 20,
-0.01 / 4,000 / 20, together 38.5 million network-steps. Many networks interpolate; the
-generalisation gap is the loss on 15 more samples minus the loss on the first 15, both after the
-last step, and its logarithm is regressed on that of the sharpness for the smallest learning rate.
-Data and starts are the authors' own numbers; training is in double precision.
+0.01 / 4,000 / 20, together 38.5 million network-steps. A network interpolates if its loss is below
+0.001; the generalisation gap is the loss on 15 more samples minus the loss on the first 15, both
+after the last step, and its logarithm is regressed on that of the sharpness for the smallest
+learning rate, over all runs that did not diverge. All their gaps are positive. Data and starts are
+the authors' own numbers; training is in double precision. The curves are means of the runs that did
+not diverge, with 95 % bootstrap intervals; a point is open where they are fewer than a quarter.
 """
     comparison: ClassVar[str] = """
 * There is no figure in the paper's text; the authors' later code draws the sharpness over the
   scale, with a dotted line at 2 L A, and the generalisation gap against the sharpness.
+* 1,199 of the 1,260 runs do not diverge, and all of these interpolate, with losses up to 2.6e-4.
+  The median at the smallest scale is still 4e-5 to 5e-5 after the last step, for the direction in
+  which the samples vary least is learnt last; the sharpness does not notice it.
 * Sharpness: as with more samples than features it ends near its least value from small starts
-  (20.4 at scale 0.1; balanced interpolators of least norm have 18.98), whatever the learning
-  rate, and rises with the scale, to 1,119 at 0.001. At 0.004 and 0.01 it stays below 2/η, and
-  most runs from the largest scales diverge. No interpolator is below the dotted line, which is
-  proven only by the stronger bound here, for λ is zero and with it the bound of Theorem 1.
-* Generalisation: flat interpolators generalise better. The gap grows from 0.36 to 2.2 in the
-  median, close to the 0.33 of the solution of least norm at the smallest scale; the slope of the
-  logarithms is 0.42 with R² = 0.53.
-* The authors' regression tests for a *negative* slope, so that its p-value is 1. The slope is
-  positive without any doubt.
-* At small scales the loss is still 5e-5 after the last step, which the sharpness does not
-  notice. The product of the layers is not the solution of least norm (its norm grows from 1.007
-  to 1.75), so that the authors' picture of the distance to it has no meaning here and is left
-  out.
+  (means of 20.4 to 20.5 at scale 0.1; balanced interpolators of least norm have 18.98), whatever
+  the learning rate, and rises with the scale, to a mean of 1,102 at 0.001. At 0.004 and 0.01 it
+  stays below 2/η, and most runs from the largest scales diverge: 3 of 20 are left at 0.004
+  (scale 0.36), one at 0.01 (0.33). No interpolator is below the dotted line, which is proven
+  only by the stronger bound here, for λ is zero and with it the bound of Theorem 1.
+* Generalisation: flat interpolators generalise better. The median gap at 0.001 grows from 0.36 to
+  2.2, close to the 0.33 of the solution of least norm at the smallest scale; the slope of the
+  logarithms is 0.42 with R² = 0.53, over 899 of 900 runs.
+* The authors' regression tests for a *negative* slope, so that its p-value is 1. That follows
+  from the slope, and is no finding of its own.
+* The product of the layers is not the solution of least norm (the median of its norm at 0.001
+  grows from 1.007 to 1.75), so that the authors' picture of the distance to it has no meaning
+  here and is left out.
 """
 
     rows: tuple[Row, ...]
@@ -151,12 +156,12 @@ Data and starts are the authors' own numbers; training is in double precision.
             Finding("slope of log gap on log sharpness", fit.slope, 0.3, 0.65),
             Finding("R² of that regression", fit.rvalue**2, 0.3, 0.75),
             Finding(
-                "p-value of the authors' one-sided test, which asks for a negative slope",
-                fit.pvalue,
-                0.99,
+                "share of the runs that interpolate, of those that do not diverge",
+                float((results.final_loss < INTERPOLATES).where(results.diverged == 0).mean()),
+                0.95,
                 1.0,
             ),
-            found.exactness(results),
+            found.complete(results, self.rows),
         ]
 
     @override
@@ -175,11 +180,11 @@ Data and starts are the authors' own numbers; training is in double precision.
 
 
 def _points(results: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Sharpness and generalisation gap of the runs at the smallest learning rate."""
+    """Sharpness and generalisation gap of the runs that did not diverge, smallest rate."""
     runs = results.isel(learning_rate=0)
     sharpness = runs.final_sharpness.values.ravel()
     gap = (runs.final_test_loss - runs.final_loss).values.ravel()
-    kept = np.isfinite(sharpness) & np.isfinite(gap) & (gap > 0) & (sharpness > 0)
+    kept = (runs.diverged == 0).values.ravel()
     return sharpness[kept], gap[kept]
 
 
@@ -194,7 +199,7 @@ class _Line(NamedTuple):
 
 def _regression(results: xr.Dataset) -> _Line:
     sharpness, gap = _points(results)
-    if np.unique(sharpness).size < 3:
+    if np.unique(sharpness).size < 3 or not (np.all(sharpness > 0) and np.all(gap > 0)):
         return _Line(np.nan, np.nan, np.nan, np.nan)
     fit: Any = linregress(np.log10(sharpness), np.log10(gap), alternative="less")
     return _Line(*(float(each) for each in (fit.slope, fit.intercept, fit.rvalue, fit.pvalue)))
