@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,16 +57,11 @@ def reproduce(
             skipped.append(study.name)
             err.print(f"skipped {study.name}: {missing}", highlight=False, soft_wrap=True)
             continue
-        with progress_bars(study.name) as update:
-            outcome = studies.conduct(
-                study, size, folder, lambda _, share, name=study.name: update(name, share), chosen
-            )
-        outcomes.append(outcome)
+        outcomes.append(_conducted(study, size, folder, chosen))
         if pages is not None:
-            studies.publish(outcome, pages)
+            studies.publish(outcomes[-1], pages)
         if not as_json:
-            print_rows(f"{outcome.label}: {study.title}", [each.row() for each in outcome.findings])
-            out.print(f"{outcome.seconds:.0f} s, in {outcome.folder}", highlight=False)
+            _print_outcome(outcomes[-1])
     if as_json:
         print(
             json.dumps(
@@ -80,6 +75,21 @@ def reproduce(
         raise typer.Exit(1)
     if skipped and os.environ.get("CI"):
         err.print(f"skipped for want of data: {', '.join(skipped)}", highlight=False)
+
+
+def _conducted(study: Any, size: Any, folder: Path, variants: tuple[str, ...]) -> Any:
+    from thalweg import studies
+
+    with progress_bars(study.name) as update:
+        return studies.conduct(
+            study, size, folder, lambda _, share: update(study.name, share), variants
+        )
+
+
+def _print_outcome(outcome: Any) -> None:
+    rows = [each.row() for each in outcome.findings]
+    print_rows(f"{outcome.label}: {outcome.study.title}", rows)
+    out.print(f"{outcome.seconds:.0f} s, in {outcome.folder}", highlight=False)
 
 
 def _list_studies(as_json: bool) -> None:
