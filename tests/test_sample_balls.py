@@ -143,8 +143,9 @@ def test_many_features_are_bounded_better_by_samples():
     radius = 0.2
     ball, tight, quick = all_kinds(objective, weights, moment, jnp.asarray(radius))
     assert ball.hessian_lipschitz < 0.5 * tight.hessian_lipschitz
-    assert quick.hessian >= tight.hessian
-    assert quick.hessian_lipschitz >= tight.hessian_lipschitz
+    # Where both bounds come from the same term they are equal, up to rounding.
+    assert quick.hessian >= (1 - 1e-12) * tight.hessian
+    assert quick.hessian_lipschitz >= (1 - 1e-12) * tight.hessian_lipschitz
     here = hessian(weights)
     for _ in range(5):
         step = rng.normal(size=network.size)
