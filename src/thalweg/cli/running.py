@@ -67,13 +67,13 @@ def init(
 ) -> None:
     """Write an experiment with every field, its default and what it means, to begin with."""
     from thalweg import experiment
-    from thalweg.storage.files import write_file, writing_to
+    from thalweg.storage.files import write_text, writing_to
 
     if file.exists() and not force:
         raise InputError(f"{file} must not be there yet; `--force` replaces it.")
     text = experiment.to_toml(experiment.Experiment(), comments=True)
     with writing_to(file.parent):
-        write_file(file, lambda part: _put(part, text))
+        write_text(file, text)
     out.print(f"Wrote {file}; `thalweg run {file}` runs it.", highlight=False, soft_wrap=True)
 
 
@@ -129,7 +129,3 @@ def _tell(results: Any, page: Path, as_json: bool) -> None:
     print_rows(results.attrs["title"] or "Descent next to the flow", report.table(results))
     for line in (*report.findings(results), f"Report: {page}"):
         out.print(line, highlight=False, soft_wrap=True)
-
-
-def _put(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -45,9 +45,7 @@ def mnist(
             places, counted from 0. elkabetz2021 trained on `range(0, 50_000, 50)`.
         part: the 60,000 training images or the 10,000 test images.
     """
-    if part not in _PREFIX:
-        raise InputError(f"`part` must be 'train' or 'test', got {part!r}.")
-    image_file, label_file = _find(path, _PREFIX[part])
+    image_file, label_file = mnist_files(path, part)
     pixels, labels = _read_idx(image_file, sizes=3), _read_idx(label_file, sizes=1)
     if len(pixels) != len(labels):
         raise InputError(
@@ -59,6 +57,26 @@ def mnist(
     shades = (np.arange(256) / 255 - MEAN) / STANDARD_DEVIATION
     rows = shades[pixels[chosen].reshape(len(chosen), -1)]
     return Labelled(jnp.asarray(rows), jnp.asarray(labels[chosen], int))
+
+
+def mnist_files(path: str | PathLike[str] | None = None, part: str = "train") -> tuple[Path, Path]:
+    """The files from which `mnist` reads images and labels: of the first folder that has both."""
+    if part not in _PREFIX:
+        raise InputError(f"`part` must be 'train' or 'test', got {part!r}.")
+    prefix = _PREFIX[part]
+    searched = [folder / inner for folder in _places(path) for inner in _FOLDERS]
+    for folder in searched:
+        images = _existing(folder, f"{prefix}-images", "idx3-ubyte")
+        labels = _existing(folder, f"{prefix}-labels", "idx1-ubyte")
+        if images and labels:
+            return images, labels
+    looked = ", ".join(str(folder) for folder in _places(path))
+    raise InputError(
+        f"MNIST must be on this machine, but {prefix}-images-idx3-ubyte and "
+        f"{prefix}-labels-idx1-ubyte (.gz or not) are not both in {looked}; download the four "
+        "files from https://ossci-datasets.s3.amazonaws.com/mnist/ to one of these folders, or "
+        "name their folder with `path` or the environment variable THALWEG_DATA."
+    )
 
 
 def _chosen(images: int | Sequence[int] | np.ndarray | None, total: int) -> np.ndarray:
@@ -78,23 +96,6 @@ def _chosen(images: int | Sequence[int] | np.ndarray | None, total: int) -> np.n
             f"`images` must lie in 0, ..., {total - 1}, got {places.min()} to {places.max()}."
         )
     return places
-
-
-def _find(path: str | PathLike[str] | None, prefix: str) -> tuple[Path, Path]:
-    """The image and the label file, from the first folder that has both."""
-    searched = [folder / inner for folder in _places(path) for inner in _FOLDERS]
-    for folder in searched:
-        images = _existing(folder, f"{prefix}-images", "idx3-ubyte")
-        labels = _existing(folder, f"{prefix}-labels", "idx1-ubyte")
-        if images and labels:
-            return images, labels
-    looked = ", ".join(str(folder) for folder in _places(path))
-    raise InputError(
-        f"MNIST must be on this machine, but {prefix}-images-idx3-ubyte and "
-        f"{prefix}-labels-idx1-ubyte (.gz or not) are not both in {looked}; download the four "
-        "files from https://ossci-datasets.s3.amazonaws.com/mnist/ to one of these folders, or "
-        "name their folder with `path` or the environment variable THALWEG_DATA."
-    )
 
 
 def _places(path: str | PathLike[str] | None) -> list[Path]:

@@ -13,14 +13,14 @@ from thalweg.report.sentences import findings as findings
 from thalweg.report.summary import summary as summary
 from thalweg.report.summary import table as table
 from thalweg.storage import write_results
-from thalweg.storage.files import write_file, writing_to
+from thalweg.storage.files import write_bytes, write_text, writing_to
 
 
 def write(results: xr.Dataset, folder: Path) -> Path:
     """Write data, settings, pictures and report into a folder; the path of the report."""
     write_results(results, folder)
     with writing_to(folder):
-        _write(folder / "experiment.toml", results.attrs["experiment"].encode())
+        write_text(folder / "experiment.toml", results.attrs["experiment"])
     return draw(results, folder)
 
 
@@ -36,18 +36,10 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
             for form in ("png", "pdf"):
                 picture = io.BytesIO()
                 figure.savefig(picture, format=form, dpi=220)
-                _write(folder / f"{name}.{form}", picture.getvalue())
+                write_bytes(folder / f"{name}.{form}", picture.getvalue())
                 if form == "png" and name != "overview":
                     drawn[name] = picture.getvalue()
             plt.close(figure)
         report = folder / "report.html"
-        _write(report, page(results, drawn).encode())
+        write_text(report, page(results, drawn))
     return report
-
-
-def _write(path: Path, content: bytes) -> None:
-    write_file(path, lambda part: _put(part, content))
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

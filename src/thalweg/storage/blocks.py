@@ -30,6 +30,7 @@ from thalweg.storage.files import (
     remove_parts,
     write_file,
     write_folder,
+    write_text,
     writing_to,
 )
 from thalweg.storage.layout import Layout, Window
@@ -118,10 +119,7 @@ class BlockStore:
         with writing_to(self.folder):
             self._remove_blocks()
             self._blocks.mkdir(parents=True, exist_ok=True)
-            write_file(
-                self.folder / MANIFEST,
-                lambda part: _write_text(part, json.dumps(held, indent=1)),
-            )
+            write_text(self.folder / MANIFEST, json.dumps(held, indent=1))
 
     def clean(self) -> None:
         """Remove what an interrupted writer left behind."""
@@ -297,7 +295,3 @@ def _array(group: zarr.Group, name: str) -> zarr.Array:
     array = group[name]
     assert isinstance(array, zarr.Array)
     return array
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

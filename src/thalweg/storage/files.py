@@ -55,6 +55,20 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     _to_disk(path.parent)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Put a file with this content in place."""
+
+    def write(part: Path) -> None:
+        part.write_bytes(content)
+
+    write_file(path, write)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put a file with this text in place."""
+    write_bytes(path, text.encode())
+
+
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     """Put a folder in place once `write` has made all of it; one that was there is replaced."""
     part, old = _part_of(path), _old_of(path)

@@ -18,7 +18,7 @@ import xarray as xr
 from thalweg._checks import InputError
 from thalweg._version import __version__
 from thalweg.storage import open_results, provenance, write_results
-from thalweg.storage.files import only_writer
+from thalweg.storage.files import only_writer, write_text
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
@@ -92,10 +92,9 @@ def present(
         plt.close(figure)
     seconds = float(results.attrs["seconds"])
     outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variants)
-    (folder / "verdicts.json").write_text(
-        json.dumps([finding.row() for finding in outcome.findings], indent=1), encoding="utf-8"
-    )
-    (folder / "page.md").write_text(page(outcome, results.attrs), encoding="utf-8")
+    rows = [finding.row() for finding in outcome.findings]
+    write_text(folder / "verdicts.json", json.dumps(rows, indent=1))
+    write_text(folder / "page.md", page(outcome, results.attrs))
     return outcome
 
 
@@ -204,7 +203,7 @@ def _seconds_so_far(folder: Path, settings: Any) -> float:
 
 def _note_seconds(folder: Path, settings: Any, seconds: float) -> None:
     text = json.dumps({"settings": _key(settings), "seconds": seconds})
-    (folder / "seconds.json").write_text(text, encoding="utf-8")
+    write_text(folder / "seconds.json", text)
 
 
 def _forget_seconds(folder: Path) -> None:

@@ -16,7 +16,7 @@ from thalweg.phases import FLAGS
 from thalweg.storage import open_results, provenance
 from thalweg.storage.blocks import BlockStore
 from thalweg.storage.contents import MANIFEST, kind_of
-from thalweg.storage.files import only_writer, write_file, writing_to
+from thalweg.storage.files import only_writer, write_text, writing_to
 from thalweg.storage.layout import Layout
 from thalweg.sweeps.local import run_locally
 from thalweg.sweeps.plan import Plan, make_plan
@@ -175,11 +175,4 @@ def layout(plan: Plan) -> Layout:
 
 def _write_experiment(experiment: Experiment, out: Path) -> None:
     with writing_to(out):
-        write_file(
-            out / "experiment.toml",
-            lambda part: _write_text(part, to_toml(experiment)),
-        )
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+        write_text(out / "experiment.toml", to_toml(experiment))

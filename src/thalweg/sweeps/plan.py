@@ -19,7 +19,7 @@ from jaxtyping import Int
 from pydantic import TypeAdapter, ValidationError
 
 from thalweg._checks import InputError
-from thalweg.data import digit_images
+from thalweg.data.digit_images import mnist_files
 from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
@@ -275,7 +275,7 @@ def _files(data: Any, folder: Path) -> tuple[Path, ...]:
     if isinstance(data, CsvData):
         return (folder / data.path,)
     if isinstance(data, ImageData) and data.source == "mnist":
-        return digit_images._find(None if data.path is None else folder / data.path, "train")
+        return mnist_files(None if data.path is None else folder / data.path)
     return ()
 
 
