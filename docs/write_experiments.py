@@ -23,8 +23,8 @@ set-up of marion2024 at depth 10. `thalweg init` writes a file with all fields a
 `thalweg run FILE` runs one, and `--set network.depth=3` changes a field of it. An unknown field, a
 wrong type or an impossible combination ends in one sentence that names the field and the fix, and
 exit code 2. In Python the same object is `thalweg.experiment.Experiment`; `experiment.read(path)`
-and `experiment.to_toml(experiment)` go both ways. [examples/](../examples) has one file per paper
-and three on real or own data.
+and `experiment.to_toml(experiment)` go both ways. [examples/](../examples) has one file per paper,
+a sweep, and three on real or own data.
 
 `thalweg run` leaves a folder: `report.html` (opens from disk), each picture as PNG and PDF,
 `results.zarr` (one xarray dataset), and `experiment.toml` with every field resolved, which makes

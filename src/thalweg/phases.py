@@ -13,8 +13,9 @@ while it was above SETTLED. The first line that is true decides:
     edge           in the second half e rises by RISE above its running minimum, yet falls on
                    average, and S hovers: its mean there is within HOVER of 2 / eta
     oscillating    in the second half e rises by RISE above its running minimum
-    saddle         in the last quarter e changes by less than FLAT of itself
-    oscillating    the same, if S is above 2 / eta there: every record shows the same side
+    saddle         in the last quarter e changes by less than FLAT of itself, and the mean of S
+                   there is not above 2 / eta
+    oscillating    in the last quarter e changes by less than FLAT: every record shows the same side
     descending     all others: the budget was too short
 
 "Falls on average" means that its mean over the last quarter is below FALLING times that over the

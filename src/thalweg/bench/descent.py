@@ -77,7 +77,7 @@ def linear_network_on_mnist() -> Comparison:
         torch = importlib.import_module("torch")
     except ImportError as error:
         raise InputError(
-            "The MNIST benchmark compares with torch: pip install 'thalweg[bench]' first."
+            "This benchmark compares with torch, which is not installed; `make bench` brings it."
         ) from error
     images = data.mnist(images=range(0, 50_000, 50))
     x, labels = np.asarray(images.x, np.float32), np.asarray(images.labels)

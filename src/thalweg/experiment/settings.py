@@ -184,7 +184,7 @@ class LossSettings(Settings):
     kind: Literal["auto", "square", "cross_entropy", "logistic", "exponential"] = "auto"
     """square for real targets and cross_entropy for labels, if auto"""
     scale: Positive = 1.0
-    """factor of the mean square: 1 in marion2024, 0.5 in arora2019 and elkabetz2021"""
+    """factor of the mean square: 1 in marion2024, 0.5 in the others; not for labels or targets"""
     weight_decay: NotNegative = 0.0
     """adds this times half the squared norm of the weights"""
 

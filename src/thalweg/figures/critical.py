@@ -15,11 +15,13 @@ from thalweg.figures.style import PALETTE, STYLE
 Found = Mapping[str, Any]
 """A depth and a scale, and what `CriticalLearningRate.to_dict` says there."""
 
+_FLATTEST = "2 / least sharpness"
+_SAME = 0.02  # lines that are no farther than this from each other are one
 _LINES = {
     "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
-    "2 / least sharpness": (PALETTE[3], "-"),
-    "2 / stronger bound": (PALETTE[5], (0, (5, 5))),  # the next two nearly cover each other
-    "2 / S0": (PALETTE[2], (5, (5, 5))),
+    _FLATTEST: (PALETTE[2], "-"),
+    "2 / stronger bound": (PALETTE[5], (0, (5, 5))),
+    "2 / S0": ("0.3", (5, (5, 5))),
     "2 / small-start bound": (PALETTE[4], (0, (3, 1.2, 1, 1.2))),
     "2 / sharpness of the limit": (PALETTE[1], "-"),
     "2 / sharpness at the start": (PALETTE[0], "-"),
@@ -63,18 +65,33 @@ def critical_rates(panels: Mapping[str, Sequence[Found]], along: str = "depth") 
 
 
 def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
-    for name, (colour, dashes) in _LINES.items():
-        known = {
-            each[along]: prediction["rate"] * each["depth"]
-            for each in found
-            for prediction in each["predictions"]
-            if prediction["name"] == name and prediction["rate"]
-        }
-        if known:
-            places = sorted(known)
-            rates = [known[place] for place in places]
-            marker = "" if len(places) > 1 else "_"
-            axes.plot(places, rates, color=colour, linestyle=dashes, marker=marker, label=name)
+    lines = {name: _line(found, name, along) for name in _LINES}
+    flattest = lines[_FLATTEST]
+    same = [
+        name
+        for name, line in lines.items()
+        if name != _FLATTEST and line and line.keys() == flattest.keys()
+        and all(abs(line[place] / flattest[place] - 1) < _SAME for place in line)
+    ]  # fmt: skip
+    for name, line in lines.items():
+        if line and name not in same:
+            colour, dashes = _LINES[name]
+            places = sorted(line)
+            also = f" (also {', '.join(same)})" if name == _FLATTEST and same else ""
+            axes.plot(
+                places, [line[place] for place in places], color=colour, linestyle=dashes,
+                marker="" if len(places) > 1 else "_", label=name + also,
+            )  # fmt: skip
+
+
+def _line(found: Sequence[Found], name: str, along: str) -> dict[float, float]:
+    """A prediction, times the depth, where it is known."""
+    return {
+        each[along]: prediction["rate"] * each["depth"]
+        for each in found
+        for prediction in each["predictions"]
+        if prediction["name"] == name and prediction["rate"]
+    }
 
 
 def _draw_measured(axes: Axes, found: Sequence[Found], along: str) -> None:

@@ -250,8 +250,7 @@ def _checker() -> ModuleType:
         from thalweg.tubes import checker
     except ImportError as error:
         raise InputError(
-            "Proofs need python-flint, which is not installed; "
-            "`pip install 'thalweg[rigorous]'` brings it."
+            "Proofs need python-flint, which is not there; `pip install python-flint` brings it."
         ) from error
     return checker
 
