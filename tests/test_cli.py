@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from thalweg import cli, experiment
+from thalweg import InputError, bench, cli, experiment
 
 
 @pytest.fixture
@@ -119,6 +119,50 @@ def test_an_unknown_benchmark_is_refused(thalweg):
     assert code == 2
     assert "A benchmark must be one of descent, flow, curvature" in complaint
     assert "got 'nonsense'" in complaint
+
+
+def test_brackets_are_printed_as_they_are(thalweg, tmp_path):
+    """They are no markup, wherever they come from."""
+    code, _, complaint = thalweg("show", tmp_path / "[bold]runs[/x]")
+    assert code == 2
+    assert "[bold]runs[/x]" in complaint.replace("\n", "")
+
+
+def test_proofs_are_told_as_json(thalweg, tmp_path):
+    proof = tmp_path / "proof.json"
+    code, printed, _ = thalweg(
+        "prove", *SMALL, "--set", "data.features=2", "--set", "network.width=2",
+        "--set", "training.time=0.1", "--set", "training.learning_rate=0.05",
+        "--out", proof, "--json",
+    )  # fmt: skip
+    assert code == 0
+    told = json.loads(printed)
+    assert told["proof"] == str(proof)
+    assert told["steps"] == 2
+    code, printed, _ = thalweg("check", proof, "--json")
+    assert code == 0
+    assert json.loads(printed, parse_constant=pytest.fail)["accepted"]
+    content = json.loads(proof.read_text())
+    content["radii"][-1] = "0x0.0p+0"
+    proof.write_text(json.dumps(content))
+    code, printed, _ = thalweg("check", proof, "--json")
+    assert code == 1
+    assert not json.loads(printed, parse_constant=pytest.fail)["accepted"]
+
+
+def test_benchmarks_without_their_needs_are_left_out_unless_they_were_named(monkeypatch):
+    def missing():
+        raise InputError("it needs something.")
+
+    def there():
+        return "measured"
+
+    monkeypatch.setattr(bench, "BENCHMARKS", {"one": {"a": missing, "b": there}})
+    said = []
+    assert list(bench.measure([], said.append)) == ["measured"]
+    assert said == ["one: a", "left out: it needs something.", "one: b"]
+    with pytest.raises(InputError, match="it needs something"):
+        list(bench.measure(["one"], said.append))
 
 
 def test_the_version_is_printed(thalweg):

@@ -20,6 +20,7 @@ from thalweg import cli, experiment, report
 from thalweg.experiment import performance
 from thalweg.experiment.pieces import FOLDER
 from thalweg.phases import LEAST_RECORDS, Phase
+from thalweg.report import wording
 
 FILE = """
 title = "Three <runs>"
@@ -318,3 +319,11 @@ def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_
     assert not (tmp_path / "distance.png").exists()
     # Nor a phase: there are too few records.
     assert set(report.table(results)[0]) == {"rate", "loss", "accuracy", "2 / rate", "sharpness"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (1234.0, "1234"), (2.5e-7, "2.50e-7"), (np.inf, "inf"), (np.nan, "nan")],
+)
+def test_numbers_in_sentences(value, text):
+    assert wording.number(value) == text

@@ -1,5 +1,6 @@
 """The frame of a study: parts that are computed once, findings that can fail, a page, a command."""
 
+import errno
 import json
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pytest
 import xarray as xr
 
 from thalweg import InputError, cli, studies
+from thalweg.storage import files
 from thalweg.studies import AbstractStudy, Finding, Size, Variant, conduct, publish
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import yes
@@ -169,8 +171,8 @@ def test_a_finding_is_confirmed_inside_its_interval_only(
 def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monkeypatch, capsys):
     COMPUTED.extend("xx")  # past the interruption
 
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["thalweg", "reproduce", *map(str, arguments)])
+    def call(*arguments, command="reproduce"):
+        monkeypatch.setattr(sys, "argv", ["thalweg", command, *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             cli.main()
         return stop.value.code or 0, capsys.readouterr()
@@ -187,6 +189,9 @@ def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monk
     code, printed = call("squares", "--out", tmp_path)
     assert code == 1
     assert "not confirmed: squares-quick" in printed.err
+    code, printed = call("--out", tmp_path / "squares-quick", command="run")
+    assert code == 2
+    assert "must not hold a study" in printed.err
     code, printed = call("squares", "--quick", "--full")
     assert code == 2
     assert "Either `--quick` or `--full`" in printed.err
@@ -210,9 +215,48 @@ def test_a_study_without_its_data_is_refused_if_it_was_asked_for(
     assert not (tmp_path / "squares-quick").exists()
 
 
-def test_an_unknown_study_is_refused_with_the_nearest():
+@pytest.mark.parametrize("names", [["marion"], ["all", "marion"]])
+def test_an_unknown_study_is_refused_with_the_nearest(names):
     with pytest.raises(InputError, match="There is no study `marion`"):
-        studies.find(["marion"])
+        studies.find(names)
+
+
+def test_verdicts_are_numbers_that_json_knows():
+    row = Finding("a number", 2.5, least=1.0, reported="two").to_dict()
+    assert json.loads(json.dumps(row, allow_nan=False)) == {
+        "finding": "a number", "verdict": "confirmed", "measured": 2.5, "least": 1.0, "most": None,
+        "margin": 1.5, "reported": "two",
+    }  # fmt: skip
+    assert Finding("none", nan).to_dict()["measured"] is None
+
+
+def test_the_page_in_the_folder_of_the_results_shows_its_pictures(squares, tmp_path):
+    COMPUTED.extend("xx")  # past the interruption
+    outcome = conduct(squares, Size.QUICK, tmp_path)
+    assert "![picture](picture.png)" in (outcome.folder / "page.md").read_text()
+    assert {path.name for path in outcome.folder.glob("picture.*")} == {
+        "picture.pdf",
+        "picture.png",
+    }
+
+
+def test_a_full_disk_is_one_sentence(squares, tmp_path, monkeypatch):
+    COMPUTED.extend("xx")  # past the interruption
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_file", full)
+    with pytest.raises(InputError, match="must have room for the results, but it is full"):
+        conduct(squares, Size.QUICK, tmp_path)
+
+
+def test_pages_that_cannot_be_written_are_one_sentence(squares, tmp_path):
+    COMPUTED.extend("xx")  # past the interruption
+    outcome = conduct(squares, Size.QUICK, tmp_path)
+    (tmp_path / "pages").write_text("a file")
+    with pytest.raises(InputError, match="must go to a folder that can be written to"):
+        publish(outcome, tmp_path / "pages")
 
 
 def test_a_study_without_findings_confirms_nothing(squares, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from thalweg._checks import InputError
 from thalweg._version import __version__
@@ -22,6 +22,9 @@ from thalweg.cli import stating as stating
 from thalweg.cli import sweeping as sweeping
 from thalweg.cli.base import app, err, out
 
+_KEEPING = {"run", "sweep", "reproduce"}
+"""Commands that keep what they have finished."""
+
 
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit code 2."""
@@ -29,8 +32,8 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        # Escaped, because a message may speak of a table such as [training].
-        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        words = Text.assemble(("error: ", "bold red"), str(error))
+        err.print(words, highlight=False, soft_wrap=True)
         sys.exit(2)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -39,10 +42,11 @@ def main() -> None:
 def _stop_at_once(*_: Any) -> None:
     """End here: an exception cannot be thrown through compiled code, and would crash inside of it.
 
-    What commands have finished is on the disk, whole, and the same command goes on from there.
+    What commands have finished is on the disk, whole, and those that keep it go on from there.
     """
     err.show_cursor(True)
-    err.print("interrupted; run the same command to go on", highlight=False)
+    goes_on = "; run the same command to go on" if _KEEPING & set(sys.argv[1:2]) else ""
+    err.print(f"interrupted{goes_on}", highlight=False)
     os._exit(130)
 
 

@@ -1,8 +1,9 @@
 """What all commands share: the application, its two streams, options, progress and tables."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="How gradient descent travels over the loss of a deep network, next to the gradient flow.",
 )
-out = Console()
-err = Console(stderr=True)
+# Without markup: titles, paths and messages may hold [brackets] of their own.
+out = Console(markup=False, emoji=False)
+err = Console(markup=False, emoji=False, stderr=True)
 
 File = Annotated[
     Path | None,
@@ -60,6 +62,14 @@ def _change(text: str) -> tuple[str, Any]:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name.strip(), value.strip()  # a word without quotes
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for JSON, which knows no infinite numbers: they are None."""
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in values.items()
+    }
 
 
 @contextmanager

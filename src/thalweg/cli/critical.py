@@ -119,7 +119,7 @@ def _print(found: dict[str, Any]) -> None:
     title = (
         f"depth {found['depth']}, {found['starts']} starts{scale}: a learning rate trains if it "
     )
-    out.print(f"[bold]{title}{found['criterion']}[/]", highlight=False, soft_wrap=True)
+    out.print(title + found["criterion"], style="bold", highlight=False, soft_wrap=True)
     if lower == 0 or upper is None:
         tried = "trains" if upper is None else "trains within this budget"
         which = f"every rate up to {lower:.3g}" if upper is None else f"no rate down to {upper:.3g}"

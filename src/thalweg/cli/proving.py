@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from thalweg._checks import InputError, require_positive
-from thalweg.cli.base import AsJson, Changes, File, app, err, folder_of, out, read_experiment
+from thalweg.cli.base import (
+    AsJson,
+    Changes,
+    File,
+    app,
+    err,
+    finite,
+    folder_of,
+    out,
+    read_experiment,
+)
 
 
 @app.command()
@@ -22,6 +32,7 @@ def prove(
         float, typer.Option(help="How far the flow may start from the run.")
     ] = 0.0,
     changes: Changes = None,
+    as_json: AsJson = False,
 ) -> None:
     """Prove the distance of a descent run to the exact flow, in a file that anyone can check."""
     from thalweg import experiment
@@ -43,6 +54,13 @@ def prove(
         raise InputError(
             f"`--out` must be a file that can be written, got {proof}: {error.strerror}."
         ) from error
+    if as_json:
+        numbers = {
+            "upper": float(made.upper.max()), "steps": made.times.size - 1,
+            "time": float(made.times[-1]), "failed_at": made.failed_at,
+        }  # fmt: skip
+        print(json.dumps({"proof": str(proof), **finite(numbers)}, indent=1))
+        return
     until = "" if made.failed_at is None else f"; nothing is proven from time {made.failed_at:g} on"
     out.print(
         f"The exact flow stays within {made.upper.max():.6g} of {made.times.size - 1} steps, to "
@@ -61,6 +79,6 @@ def check(
     from thalweg.tubes import check as verdict_on
 
     verdict = verdict_on(file)
-    print(json.dumps(asdict(verdict), indent=1) if as_json else verdict)
+    print(json.dumps(finite(asdict(verdict)), indent=1) if as_json else verdict)
     if not verdict.accepted:
         raise typer.Exit(1)

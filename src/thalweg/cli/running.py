@@ -44,9 +44,10 @@ def run(
     folder = Path(settings.output.folder) if folder is None else folder
     # What is wrong is said before there is a folder.
     experiment.start(settings, experiment.objective(settings, folder_of(file)))
-    if holds(folder) == "sweep":
+    other = holds(folder)
+    if other in ("sweep", "study"):
         raise InputError(
-            f"{folder} must not hold a sweep, whose results would be replaced; give "
+            f"{folder} must not hold a {other}, whose results would be replaced; give "
             "another `--out`."
         )
     with only_writer(folder):

@@ -24,7 +24,7 @@ from thalweg.curvature.minimisers import (
     small_start_sharpness_bounds,
 )
 from thalweg.curvature.path import spectrum_along
-from thalweg.dynamics import descend
+from thalweg.dynamics import descend, nothing
 from thalweg.objective import Objective
 from thalweg.theorems import Case
 from thalweg.theorems.certificate import Question
@@ -161,7 +161,7 @@ def _slow_limits(
     left, ends = excess, tuple(np.asarray(array) for array in starts)
     for _ in range(_PARTS):
         run = descend(
-            objective, ends, learning_rate=slow, steps=part, record_every=part, observe=_nothing
+            objective, ends, learning_rate=slow, steps=part, record_every=part, observe=nothing
         )
         ends, left = run.final, run.loss[:, -1] - criterion.minimum
         if np.all(left[trained] <= _AT_REST * excess[trained]):
@@ -173,10 +173,6 @@ def _each(starts: Weights) -> Iterator[Weights]:
     """The starts one by one."""
     for index in range(starts[0].shape[0]):
         yield tuple(jnp.asarray(array[index]) for array in starts)
-
-
-def _nothing(weights: Weights) -> tuple[()]:
-    return ()
 
 
 # --- theorems ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg._typing import Weights
-from thalweg.dynamics import descend
+from thalweg.dynamics import descend, nothing
 from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 
@@ -172,18 +172,13 @@ def trains(
     # Odd, so that an oscillation from step to step is seen on both sides.
     every = max(1, int(own.min()) // _RECORDS) | 1
     run = descend(
-        objective, weights, learning_rate=rates, steps=steps, record_every=every, observe=_nothing
+        objective, weights, learning_rate=rates, steps=steps, record_every=every, observe=nothing
     )
     excess = run.loss - criterion.minimum
     last = (run.steps > (1 - _LAST_SHARE) * own[..., None] - every) & (run.steps <= own[..., None])
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(last, excess, 0.0).sum(axis=-1) / last.sum(axis=-1)
         return mean <= criterion.share * excess[..., 0]  # false where the mean is NaN
-
-
-def _nothing(weights: Weights) -> tuple[()]:
-    """The weights along the way are not needed, nor what they would take."""
-    return ()
 
 
 def criterion_of(

@@ -2,6 +2,7 @@
 
 from thalweg.dynamics.descent import Descent as Descent
 from thalweg.dynamics.descent import descend as descend
+from thalweg.dynamics.descent import nothing as nothing
 from thalweg.dynamics.escape import Escape as Escape
 from thalweg.dynamics.escape import escape as escape
 from thalweg.dynamics.flow import Flow as Flow

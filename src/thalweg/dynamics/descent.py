@@ -90,6 +90,11 @@ class Descent(AbstractTrajectory):
         return index
 
 
+def nothing(weights: Weights) -> tuple[()]:
+    """To be observed where only the loss counts: no weights are kept along the way."""
+    return ()
+
+
 def descend(
     objective: Objective,
     weights: Weights,

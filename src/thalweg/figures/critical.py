@@ -16,7 +16,8 @@ Found = Mapping[str, Any]
 """A depth and a scale, and what `CriticalLearningRate.to_dict` says there."""
 
 _FLATTEST = "2 / least sharpness"
-_SAME = 0.02  # lines that are no farther than this from each other are one
+_NEAR_IT = ("2 / stronger bound", "2 / S0")  # all but equal for deep networks
+_SAME = 0.02
 _LINES = {
     "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
     _FLATTEST: (PALETTE[2], "-"),
@@ -67,12 +68,7 @@ def critical_rates(panels: Mapping[str, Sequence[Found]], along: str = "depth") 
 def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
     lines = {name: _line(found, name, along) for name in _LINES}
     flattest = lines[_FLATTEST]
-    same = [
-        name
-        for name, line in lines.items()
-        if name != _FLATTEST and line and line.keys() == flattest.keys()
-        and all(abs(line[place] / flattest[place] - 1) < _SAME for place in line)
-    ]  # fmt: skip
+    same = [name for name in _NEAR_IT if _agree(lines[name], flattest)]
     for name, line in lines.items():
         if line and name not in same:
             colour, dashes = _LINES[name]
@@ -84,10 +80,15 @@ def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
             )  # fmt: skip
 
 
+def _agree(one: dict[float, float], other: dict[float, float]) -> bool:
+    """Whether two lines are known at the same places, and are one to the eye."""
+    return one.keys() == other.keys() and all(abs(one[x] / other[x] - 1) < _SAME for x in one)
+
+
 def _line(found: Sequence[Found], name: str, along: str) -> dict[float, float]:
     """A prediction, times the depth, where it is known."""
     return {
-        each[along]: prediction["rate"] * each["depth"]
+        float(each[along]): prediction["rate"] * each["depth"]
         for each in found
         for prediction in each["predictions"]
         if prediction["name"] == name and prediction["rate"]

@@ -1,12 +1,15 @@
 """Parts of sentences: numbers, lists, and what each learning rate has come to."""
 
 from collections.abc import Iterable
+from math import isfinite
 
 import xarray as xr
 
 
 def number(value: float, digits: int = 3) -> str:
     """A few digits; an exponent only where zeros would have to be counted."""
+    if not isfinite(value):
+        return str(float(value))
     if value != 0 and not 1e-4 <= abs(value) < 1e5:
         mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
         return f"{mantissa}e{int(power)}"

@@ -29,7 +29,7 @@ def open_results(path: str | Path) -> xr.Dataset:
     store = inside if inside.is_dir() else standing(folder)
     if not any((store / name).exists() for name in (".zgroup", ".zmetadata", "zarr.json")):
         raise InputError(
-            f"Results must be a folder that `thalweg run`, `sweep` or `study` has written, got "
+            f"Results must be a folder that `thalweg run`, `sweep` or `reproduce` has written, got "
             f"{folder}, which holds no {RESULTS}."
             if folder.is_dir()
             else f"Results must be a folder, got {folder}, which does not exist."

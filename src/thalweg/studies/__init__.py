@@ -46,9 +46,9 @@ STUDIES: dict[str, str] = {
 def find(names: Iterable[str]) -> list[type[AbstractStudy]]:
     """The studies of these names; all of them for "all"."""
     wanted = list(names)
-    if "all" in wanted:
-        wanted = list(STUDIES)
-    return [_load(name) for name in dict.fromkeys(wanted)]
+    everything = list(STUDIES) if "all" in wanted else []
+    named = [name for name in wanted if name != "all"]
+    return [_load(name) for name in dict.fromkeys([*named, *everything])]
 
 
 def missing_data(study: type[AbstractStudy]) -> str | None:

@@ -16,7 +16,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least
 from thalweg.theorems.failure import Unbalanced, printed_factor, printed_growth_claims
 
 _EIGENVALUES = (1.5, -0.5)
@@ -104,9 +104,9 @@ with two layers it comes close to 0.125 again and again, but never settles.
         ratio = gains.values[..., 1:] / (power * gains.values[..., :-1])
         rows = [
             Finding("claim 4: log of the loss at the start, largest difference to log(1 / 32)",
-                    _largest(abs(results.log_loss.isel(step=0) + np.log(32))), 0.0, 1e-9),
+                    largest(abs(results.log_loss.isel(step=0) + np.log(32))), 0.0, 1e-9),
             Finding("claim 4: log of the loss after the start, less its proven floor, least",
-                    _least(logs - floor), 0.0, reported="never converges"),
+                    least(logs - floor), 0.0, reported="never converges"),
         ]  # fmt: skip
         # Once the loss is large, each step takes log l to (2 N - 1) log l and a constant.
         growth = "claim 4: increment of log l / (2 N - 1) times the one before"
@@ -131,7 +131,7 @@ with two layers it comes close to 0.125 again and again, but never settles.
         lowest = results.stalled.min("later", skipna=False) / _FLOOR
         rows += [
             Finding(f"claim 5, {depth} layers: least loss / (half the square of -0.5), all rates",
-                    _least(lowest.sel(depth=depth)), 1.0 - 1e-9, reported="at least 1")
+                    least(lowest.sel(depth=depth)), 1.0 - 1e-9, reported="at least 1")
             for depth in results.depth.values
         ]  # fmt: skip
         return rows
@@ -165,14 +165,6 @@ with two layers it comes close to 0.125 again and again, but never settles.
             handles, labels = left.get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         return {"failures": figure}
-
-
-def _least(values: xr.DataArray) -> float:
-    return float(values.min(skipna=False))
-
-
-def _largest(values: xr.DataArray) -> float:
-    return float(values.max(skipna=False))
 
 
 def _edge_of_the_print(depth: int) -> float:

@@ -34,7 +34,7 @@ PROBLEMS: dict[str, tuple[int, np.ndarray, np.ndarray]] = {
 _REDUCTION = 1e-6
 _MOST_STEPS = 20_000
 _GRID = 1.02  # the ratio of neighbouring learning rates tried
-_FLOW_STEPS = 4000  # for the time of the flow, at a rate far below the stability limit
+_FLOW_STEPS = 40_000  # for the time of the flow, at a rate far below the stability limit
 
 _KNOWN: dict[tuple[str, int], tuple[float, ...]] = {
     ("one number", 2): (2.54e-6, 1.09e7, 1.49e6, 0.984, 0.0586, 3),
@@ -211,7 +211,7 @@ def _row(problem: str, depth: int) -> xr.Dataset:
 def _flow_time(objective: Objective, start: Any, limit: float) -> float:
     """The time in which descent at a thousandth of the limit reaches the goal; NaN if it fails."""
     rate = 0.001 * limit
-    run = descend(objective, start, learning_rate=rate, steps=_FLOW_STEPS * 10, record_every=10)
+    run = descend(objective, start, learning_rate=rate, steps=_FLOW_STEPS, record_every=10)
     reached = np.flatnonzero(run.loss <= _REDUCTION * run.loss[0])
     return float(run.times[reached[0]]) if reached.size else np.nan
 

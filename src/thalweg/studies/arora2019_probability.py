@@ -19,7 +19,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, yes
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least, yes
 from thalweg.theorems.joint import joint_probability, scalar_chain_limit
 from thalweg.theorems.randomness import event_probability, success_bound
 
@@ -93,21 +93,21 @@ point away from the target and have no margin. It is no limit of descent, which 
         fewest = float(results.features[0])
         few, many = results.bound.isel(features=[0, -1], ratio=-1).values
         return [
-            Finding("exact probability - bound, least", _least(results.exact - results.bound),
+            Finding("exact probability - bound, least", least(results.exact - results.bound),
                     0.0, 0.5, "at least 0 (Theorem 2)"),
-            Finding("drawn - exact, in standard errors, largest modulus", _largest(deviation),
+            Finding("drawn - exact, in standard errors, largest modulus", largest(deviation),
                     0.0, 4.5),
             Finding("exact probability at the largest a, least over features",
-                    _least(results.exact.isel(ratio=-1)), 0.49, 0.5, "any p < 1/2"),
+                    least(results.exact.isel(ratio=-1)), 0.49, 0.5, "any p < 1/2"),
             Finding("exact probability, largest: starts with a margin are less than half",
-                    _largest(results.exact), 0.0, 0.5),
+                    largest(results.exact), 0.0, 0.5),
             Finding("bound at the largest a and most features", float(many), 0.45, 0.5),
             # One half of the probability that the norm is typical, as the paper bounds it.
             Finding("bound at the largest a and fewest features", float(few),
                     0.0, (1 - 2 * np.exp(-fewest / 16)) / 2),
             # The flow converges from almost every start.
             Finding("share of starts from which descent converges, least",
-                    _least(results.converged), 0.99, 1.0),
+                    least(results.converged), 0.99, 1.0),
         ]  # fmt: skip
 
     @override
@@ -133,7 +133,7 @@ point away from the target and have no margin. It is no limit of descent, which 
             axes.axhline(0.5, color="0.6", linewidth=0.8, zorder=0)
             axes.set_xscale("log")
             axes.set_ylim(0, 1.08)
-            spread = _largest(results.exact.max("features") - results.exact.min("features"))
+            spread = largest(results.exact.max("features") - results.exact.min("features"))
             texts = {
                 (25, 0.93): "descent converges (share of starts, the same for all)",
                 (25, 0.53): "event of the theorem: exact (line, features differ by "
@@ -223,7 +223,7 @@ with it within the noise when summed over the scales.
         theorem = best.sel(strictness="256 N^3")
         rows += [
             Finding("largest probability that Theorem 1 covers a start, over all chains and scales",
-                    _largest(theorem), 0.0, 1e-3, "left open"),
+                    largest(theorem), 0.0, 1e-3, "left open"),
             # 256 N^3 is large: within the noise it is the limit, whose largest value is known.
             Finding("1-1-1: that probability / 2.818e-5, the largest value of its limit",
                     float(theorem.sel(chain="1-1-1")) / 2.818e-5, 0.9, 1.05),
@@ -307,11 +307,3 @@ def _converged(features: int, ratios: tuple[float, ...], layers: int, starts: in
     loss = run.loss
     with np.errstate(invalid="ignore"):
         return np.mean(loss[..., -1] <= _REDUCTION * loss[..., 0], axis=-1)
-
-
-def _least(values: xr.DataArray) -> float:
-    return float(values.min(skipna=False))
-
-
-def _largest(values: xr.DataArray) -> float:
-    return float(values.max(skipna=False))

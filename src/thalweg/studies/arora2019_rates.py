@@ -11,13 +11,13 @@ from typing_extensions import override
 
 from thalweg import initialisation
 from thalweg._typing import Weights
-from thalweg.dynamics import descend
+from thalweg.dynamics import descend, nothing
 from thalweg.figures import PALETTE, STYLE, plain_log_ticks
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
-from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least
 from thalweg.theorems.approximation import largest_imbalance
 from thalweg.theorems.convergence import Guarantee
 
@@ -146,24 +146,24 @@ arora2019 has no such figure; its Theorem 1 is what is drawn. Seen here:
         kept = ((loss / loss[0]) / (bound / bound[0])).isel(step=slice(1, None))
         rows = [
             Finding("measured rate / promised rate, least over starts, depths and margins",
-                    _least(ratio), 1.0, reported="at least 1 (Theorem 1)"),
+                    least(ratio), 1.0, reported="at least 1 (Theorem 1)"),
             # As many outputs as features: the flow's own rate is 2 N sigma_min^p or more.
             Finding("measured rate / (2 N c^p), least over starts, depths and margins",
-                    _least(results.measured / exact), 1.0),
+                    least(results.measured / exact), 1.0),
             # Steps are not the flow: off by about eta times the rate, half of 0.01 x 12 at most.
             Finding("rate of the first step / (2 N c^p), least over starts, depths and margins",
-                    _least(begun), 0.94),
+                    least(begun), 0.94),
             Finding("shrunk starts: rate of the first step / (2 N c^p), largest",
-                    _largest(begun.sel(start="shrunk")), 0.94, 1.06),
+                    largest(begun.sel(start="shrunk")), 0.94, 1.06),
             Finding("shrunk: measured / promised, smallest margin against largest, least (N > 1)",
-                    _least(looser), 1.0),
+                    least(looser), 1.0),
             # The ratio of the smallest singular values at the starts, to the power p < 2.
             Finding("turned: measured rate at the smallest margin / at the largest, least",
-                    _least(level), 0.95, 1.45),
+                    least(level), 0.95, 1.45),
             Finding("turned: measured rate at the smallest margin / at the largest, largest",
-                    _largest(level), 0.95, 1.45),
+                    largest(level), 0.95, 1.45),
             Finding("certified run: loss / promised loss, largest after the start",
-                    _largest(kept), 0.0, 1.0, "at most 1 (Theorem 1)"),
+                    largest(kept), 0.0, 1.0, "at most 1 (Theorem 1)"),
             Finding("certified run: loss at the certified end / what is promised there",
                     float(loss[-1] / (0.01 * loss[0])), 0.0, 1.0, "at most 1 (Theorem 1)"),
         ]  # fmt: skip
@@ -227,14 +227,6 @@ def _draw_imbalances(axes: Any, row: xr.Dataset, colour: str, height: float) -> 
     axes.axvline(float(row.allowed_imbalance), color=colour, linewidth=0.7)
 
 
-def _least(values: xr.DataArray) -> float:
-    return float(values.min(skipna=False))
-
-
-def _largest(values: xr.DataArray) -> float:
-    return float(values.max(skipna=False))
-
-
 def _borne(row: xr.Dataset) -> float:
     """The largest imbalance up to which all keep the promised rate; NaN where one is unknown."""
     slack = (row.unbalanced - row.promised_unbalanced).values
@@ -285,15 +277,9 @@ def _measured(
         together,
         learning_rate=learning_rate,
         steps=round(longest / learning_rate),
-        observe=_nothing,
+        observe=nothing,
     ).loss
     with np.errstate(invalid="ignore"):
         reached = loss <= _REDUCTION * loss[:, :1]
     times = np.where(reached.any(axis=1), learning_rate * reached.argmax(axis=1), np.inf)
     return -np.log(_REDUCTION) / times, -np.log(loss[:, 1] / loss[:, 0]) / learning_rate
-
-
-def _nothing(weights: Weights) -> Any:
-    """In place of the weights at every step, which nobody needs."""
-    del weights
-    return ()

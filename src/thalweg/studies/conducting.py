@@ -18,7 +18,7 @@ import xarray as xr
 from thalweg._checks import InputError
 from thalweg._version import __version__
 from thalweg.storage import open_results, provenance, write_results
-from thalweg.storage.files import only_writer, write_text
+from thalweg.storage.files import only_writer, write_text, writing_to
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
@@ -84,18 +84,22 @@ def present(
 ) -> Outcome:
     """Pictures, verdicts and the page, from data that are there."""
     sized = study.chosen(size, variants)
-    pictures = []
-    for name, figure in sized.draw(results).items():
-        pictures.append(folder / f"{name}.png")
-        figure.savefig(pictures[-1])
-        figure.savefig(folder / f"{name}.pdf")
-        plt.close(figure)
-    seconds = float(results.attrs["seconds"])
-    outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variants)
-    rows = [finding.row() for finding in outcome.findings]
-    write_text(folder / "verdicts.json", json.dumps(rows, indent=1))
-    write_text(folder / "page.md", page(outcome, results.attrs))
+    with writing_to(folder):
+        pictures = [_save(figure, folder / name) for name, figure in sized.draw(results).items()]
+        seconds = float(results.attrs["seconds"])
+        outcome = Outcome(study, size, sized.findings(results), pictures, seconds, folder, variants)
+        verdicts = [finding.to_dict() for finding in outcome.findings]
+        write_text(folder / "verdicts.json", json.dumps(verdicts, indent=1))
+        write_text(folder / "page.md", page(outcome, results.attrs))
     return outcome
+
+
+def _save(figure: Any, place: Path) -> Path:
+    """Write a figure in two forms; the path of the picture."""
+    for form in ("pdf", "png"):
+        figure.savefig(place.with_suffix(f".{form}"))
+    plt.close(figure)
+    return place.with_suffix(".png")
 
 
 def page(outcome: Outcome, attrs: Any) -> str:
@@ -117,7 +121,7 @@ def page(outcome: Outcome, attrs: Any) -> str:
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += ["", "## Pictures", ""]
     for picture in outcome.pictures:
-        lines += [f"![{picture.stem}]({outcome.label}-{picture.name})", ""]
+        lines += [f"![{picture.stem}]({picture.name})", ""]
     is_default = outcome.size is Size.FULL and not outcome.variants
     title = "Next to the paper" + ("" if is_default else ": the full run, without a variant")
     return "\n".join([*lines, f"## {title}", "", study.comparison.strip(), ""])
@@ -125,10 +129,14 @@ def page(outcome: Outcome, attrs: Any) -> str:
 
 def publish(outcome: Outcome, pages: Path) -> None:
     """Copy the page and its pictures into the documentation's folder."""
-    pages.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(outcome.folder / "page.md", pages / f"{outcome.label}.md")
-    for picture in outcome.pictures:
-        shutil.copyfile(picture, pages / f"{outcome.label}-{picture.name}")
+    text = (outcome.folder / "page.md").read_text(encoding="utf-8")
+    with writing_to(pages):
+        pages.mkdir(parents=True, exist_ok=True)
+        for picture in outcome.pictures:
+            name = f"{outcome.label}-{picture.name}"
+            text = text.replace(f"]({picture.name})", f"]({name})")
+            shutil.copyfile(picture, pages / name)
+        write_text(pages / f"{outcome.label}.md", text)
 
 
 def _otherwise(outcome: Outcome) -> list[str]:
@@ -203,7 +211,8 @@ def _seconds_so_far(folder: Path, settings: Any) -> float:
 
 def _note_seconds(folder: Path, settings: Any, seconds: float) -> None:
     text = json.dumps({"settings": _key(settings), "seconds": seconds})
-    write_text(folder / "seconds.json", text)
+    with writing_to(folder):
+        write_text(folder / "seconds.json", text)
 
 
 def _forget_seconds(folder: Path) -> None:

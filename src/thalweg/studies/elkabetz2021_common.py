@@ -6,6 +6,7 @@ are kept on disk, each of which begins where the last one ended.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -54,6 +55,7 @@ class Meter:
         self._progress(stage, min(1.0, self._done / self._total))
 
 
+@lru_cache(maxsize=2)  # the files are large, and pieces of a run ask again and again
 def problem(images: int, choice: str, dtype: str) -> Classification:
     """MNIST images under cross-entropy: "random" as the paper says, EVERY_50TH as its code does.
 

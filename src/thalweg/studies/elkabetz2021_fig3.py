@@ -68,8 +68,8 @@ biases (61,706 weights), and the adapted one, without biases and with the upper 
 pooling window in place of the largest (61,470 weights). All else as in figure 1: 1000 MNIST images,
 cross-entropy, Xavier-uniform start, eta_0 = 0.001, 10,000 iterations, single precision; r = 2 and
 5, and 10 and 20 where `--variant all-rates` asks for them, which take four times as long. The
-distance to the flow is that to the flow extrapolated from the two finest runs; how far this moves
-the finest run is drawn beside it and estimates its error, without being a bound.
+distance to the flow is that to the flow extrapolated from the runs with r = 2 and 5; how far this
+moves the latter is drawn beside it and estimates its error, without being a bound.
 
 Text and code of the authors differ. Images as in figure 1. The text starts all weights by Xavier,
 which is followed, with biases of zero; the code does so for dense layers only and leaves kernels

@@ -238,7 +238,7 @@ def draw_distances(axes: Any, results: xr.Dataset, extrapolated: bool = True) ->
             later.iteration, drift, color=_COLOURS[int(r)], label=rf"$\eta_0$ to $\eta_0/{r}$"
         )
     if extrapolated:
-        finest = int(later.divisor.values[-1])
+        finest = max(int(r) for r in later.divisor.values if r <= _FINEST)
         axes.plot(
             later.iteration, later.to_flow.sel(divisor=1), color="black", linestyle="--",
             label=r"$\eta_0$ to the extrapolated flow",

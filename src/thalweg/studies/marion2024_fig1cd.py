@@ -13,7 +13,6 @@ from thalweg.studies.marion2024_traces import (
     Expected,
     Version,
     findings,
-    joined,
     made,
     traces,
 )
@@ -79,19 +78,7 @@ could have made more of the rounding of single precision.
 
     @override
     def compute(self, parts: Parts, progress: Progress) -> xr.Dataset:
-        done = []
-        for version in self.versions:
-            progress(version.name, len(done) / len(self.versions))
-            done.append(
-                parts.get(
-                    version.name,
-                    lambda version=version: traces(
-                        version, Place.GAUSSIAN_TRACE, gaussian_network()
-                    ),
-                )
-            )
-        progress("done", 1.0)
-        return joined(done)
+        return traces(self.versions, Place.GAUSSIAN_TRACE, gaussian_network(), parts, progress)
 
     @override
     def findings(self, results: xr.Dataset) -> list[Finding]:

@@ -13,7 +13,6 @@ from thalweg.studies.marion2024_traces import (
     Expected,
     Version,
     findings,
-    joined,
     made,
     traces,
 )
@@ -71,17 +70,8 @@ steps at 0.1, where an oscillation could have made more of the rounding of singl
 
     @override
     def compute(self, parts: Parts, progress: Progress) -> xr.Dataset:
-        network, done = residual_network(authors_readout()), []
-        for version in self.versions:
-            progress(version.name, len(done) / len(self.versions))
-            done.append(
-                parts.get(
-                    version.name,
-                    lambda version=version: traces(version, Place.RESIDUAL_TRACE, network),
-                )
-            )
-        progress("done", 1.0)
-        return joined(done)
+        network = residual_network(authors_readout())
+        return traces(self.versions, Place.RESIDUAL_TRACE, network, parts, progress)
 
     @override
     def findings(self, results: xr.Dataset) -> list[Finding]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
@@ -19,7 +18,7 @@ from jaxtyping import Bool, Float
 from thalweg import measurement
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature import extreme_eigenvalues, spectrum_along
-from thalweg.dynamics import descend
+from thalweg.dynamics import descend, nothing
 from thalweg.dynamics.trajectory import Recorded
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -162,11 +161,6 @@ def _joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     return xr.concat(
         rows, "learning_rate", data_vars="all", coords="minimal", compat="override", join="outer"
     )
-
-
-def nothing(weights: Weights) -> Scalar:
-    """Observed instead of the weights, which are not needed on the way."""
-    return jnp.zeros((), weights[0].dtype)
 
 
 def _everywhere(measure: Callable[[Weights], Scalar], weights: Recorded) -> np.ndarray:

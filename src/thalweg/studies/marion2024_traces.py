@@ -5,6 +5,7 @@ authors' later code, which has other data and, for Gaussian starts, another scal
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,7 +24,8 @@ from thalweg.studies.marion2024_common import (
     trace_start,
 )
 from thalweg.studies.marion2024_sweep import dense_sharpness, squared_distance
-from thalweg.studies.study import Finding, yes
+from thalweg.studies.parts import Parts
+from thalweg.studies.study import Finding, Progress, yes
 
 RATES = (0.02, 0.1)
 _EVERY = 5  # steps between two points of the pictures
@@ -43,7 +45,26 @@ class Version(NamedTuple):
         return self.name == "later"
 
 
-def traces(version: Version, place: int, network: AbstractNetwork) -> xr.Dataset:
+def traces(
+    versions: Sequence[Version],
+    place: int,
+    network: AbstractNetwork,
+    parts: Parts,
+    progress: Progress,
+) -> xr.Dataset:
+    """All versions in one dataset; the shorter runs end in NaN."""
+    done = []
+    for version in versions:
+        progress(version.name, len(done) / len(versions))
+        done.append(parts.get(version.name, partial(_trace, version, place, network)))
+    progress("done", 1.0)
+    together = xr.concat(
+        done, "version", data_vars="all", coords="minimal", compat="override", join="outer"
+    )
+    return together.drop_encoding()  # that of names read from disk cannot be written again
+
+
+def _trace(version: Version, place: int, network: AbstractNetwork) -> xr.Dataset:
     """The run at each learning rate, from one start."""
     objective = authors_objective(authors_data(later=version.later), network)
     start = trace_start(place, version.steps, version.scale, network)
@@ -65,14 +86,6 @@ def traces(version: Version, place: int, network: AbstractNetwork) -> xr.Dataset
         {name: (dimensions, values) for name, values in columns.items()},
         {"learning_rate": list(RATES), "step": run.steps},
     ).expand_dims(version=[version.name]).assign(known)  # fmt: skip
-
-
-def joined(versions: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Several versions in one dataset; the shorter runs end in NaN."""
-    together = xr.concat(
-        versions, "version", data_vars="all", coords="minimal", compat="override", join="outer"
-    )
-    return together.drop_encoding()  # that of names read from disk cannot be written again
 
 
 class Expected(NamedTuple):

@@ -24,7 +24,7 @@ from thalweg.studies.marion2024_common import (
     gaussian_network,
     sweep_starts,
 )
-from thalweg.studies.marion2024_sweep import Sweep
+from thalweg.studies.marion2024_sweep import Sweep, few
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 
@@ -114,9 +114,10 @@ not diverge, with 95 % bootstrap intervals; a point is open where they are fewer
     @override
     def findings(self, results: xr.Dataset) -> list[Finding]:
         reached = results.final_sharpness.where(results.final_loss < INTERPOLATES)
-        typical = found.medians(reached)
-        slowest = typical.isel(learning_rate=0)
-        gaps = found.medians(results.final_test_loss - results.final_loss).isel(learning_rate=0)
+        enough = ~few(results.diverged)
+        slowest = found.medians(reached).where(enough).isel(learning_rate=0)
+        gaps = found.medians(results.final_test_loss - results.final_loss)
+        gaps = gaps.where(enough).isel(learning_rate=0)
         fit = _regression(results)
         relative = reached * reached.learning_rate / 2
         return [
@@ -138,8 +139,9 @@ not diverge, with 95 % bootstrap intervals; a point is open where they are fewer
                 1.15,
             ),
             Finding(
-                "median sharpness at the largest scale over the smallest, smallest learning rate",
-                float(slowest[-1] / slowest[0]),
+                "median sharpness at the largest scale at which a quarter of the runs or more do "
+                "not diverge, over the smallest scale, smallest learning rate",
+                _growth(slowest),
                 least=10.0,
             ),
             Finding(
@@ -149,8 +151,8 @@ not diverge, with 95 % bootstrap intervals; a point is open where they are fewer
                 1.02,
             ),
             Finding(
-                "median generalisation gap at the largest scale over the smallest",
-                float(gaps[-1] / gaps[0]),
+                "median generalisation gap at that scale over the smallest",
+                _growth(gaps),
                 least=2.0,
             ),
             Finding("slope of log gap on log sharpness", fit.slope, 0.3, 0.65),
@@ -177,6 +179,12 @@ not diverge, with 95 % bootstrap intervals; a point is open where they are fewer
             ),
             "generalisation": _scatter(results),
         }
+
+
+def _growth(values: xr.DataArray) -> float:
+    """The last value that is known over the first; NaN if that one is not known."""
+    known = values.dropna("scale")
+    return float(known[-1] / values[0]) if known.size else np.nan
 
 
 def _points(results: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

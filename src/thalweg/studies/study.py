@@ -77,6 +77,16 @@ class Finding:
             return f"at most {high}"
         return low if self.least == self.most else f"{low} to {high}"
 
+    def to_dict(self) -> dict[str, str | float | None]:
+        """For JSON, which knows no infinite numbers: they are None."""
+        numbers = {
+            "measured": self.measured, "least": self.least, "most": self.most,
+            "margin": self.margin,
+        }  # fmt: skip
+        finite = {name: value if isfinite(value) else None for name, value in numbers.items()}
+        words = {"finding": self.statement, "verdict": self.verdict.value}
+        return {**words, **finite, "reported": self.reported}
+
     def row(self) -> dict[str, str]:
         """The line of a table."""
         return {
@@ -91,6 +101,16 @@ class Finding:
 def yes(statement: str, holds: bool, reported: str = "") -> Finding:
     """A finding that is true or false."""
     return Finding(statement, float(holds), 1.0, 1.0, reported)
+
+
+def least(values: xr.DataArray) -> float:
+    """The smallest number; NaN if one is missing."""
+    return float(values.min(skipna=False))
+
+
+def largest(values: xr.DataArray) -> float:
+    """The largest number; NaN if one is missing."""
+    return float(values.max(skipna=False))
 
 
 @dataclass(frozen=True)

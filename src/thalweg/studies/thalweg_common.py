@@ -13,6 +13,8 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 
+_SMALLEST = 1e-12  # of a guess: below it there is no rate to be found
+
 
 def aligned_example(
     depth: int, width: int = 4, norm: float = 0.1, cosine: float = 0.3, weight_decay: Any = 0.0
@@ -40,6 +42,8 @@ def largest_rate(
     good = guess
     while not fits(good):
         good /= factor
+        if good < _SMALLEST * guess:
+            return np.nan
     bad = factor * good
     while fits(bad):
         good, bad = bad, factor * bad

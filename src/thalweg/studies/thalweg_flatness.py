@@ -76,7 +76,7 @@ and 2/eta.
     @override
     def of_size(cls, size: Size) -> "Flatness":
         if size is Size.QUICK:
-            return cls((0.1, 0.45), 2, (0.02, 0.07), 60.0)
+            return cls((0.1, 0.45), 6, (0.02, 0.07), 60.0)
         scales = tuple(float(each) for each in np.round(np.geomspace(0.02, 0.5, 12), 4))
         return cls(scales, 12, (0.005, 0.02, 0.05, 0.07, 0.09), 200.0)
 

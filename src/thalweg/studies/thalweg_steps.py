@@ -190,7 +190,7 @@ def _step_sizes(setting: Setting) -> xr.Dataset:
         {
             "empirical": ("setting", [true]),
             "certified": ("setting", [certified]),
-            "theorem_3": ("setting", [float(third)]),
+            "theorem_3": ("setting", [np.nan if third is None else float(third)]),
             "log_theorem_15": ("setting", [np.nan if last is None else last.log]),
         },
         {

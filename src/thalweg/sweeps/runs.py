@@ -32,7 +32,7 @@ from thalweg._checks import InputError
 from thalweg._typing import Weights
 from thalweg.curvature import minimiser_sharpness_bounds, spectrum_along
 from thalweg.curvature.path import SpectrumPath
-from thalweg.dynamics import Descent, descend
+from thalweg.dynamics import Descent, descend, nothing
 from thalweg.experiment import Experiment, objective
 from thalweg.measurement import distance_to_minimiser, least_loss
 from thalweg.network import LinearNetwork
@@ -108,7 +108,7 @@ def _measured(
         learning_rate=rates,
         steps=task.steps,
         record_every=task.record_every,
-        observe=None if along else _nothing,
+        observe=None if along else nothing,
         progress=progress,
     )
     numbers, paths = _losses(run, built, task.records)
@@ -121,11 +121,6 @@ def _measured(
         pairs = tuple(np.stack(pair, axis=1) for pair in zip(starts, run.final, strict=True))
         numbers |= _ends(_spectrum(built, pairs, settings.curvature.tolerance))
     return numbers | _bounds(built, rates.size) | _phases(run, numbers, paths), paths
-
-
-def _nothing(weights: Weights) -> tuple[()]:
-    """What is observed where only the loss counts."""
-    return ()
 
 
 # --- what is measured ----------------------------------------------------------------------------

@@ -72,8 +72,10 @@ class Proof:
 
     def write(self, path: str | Path) -> None:
         """Write the file that `thalweg check`, or checker.py alone, checks."""
+        from thalweg.storage.files import write_text  # brings xarray, which `import thalweg` spares
+
         signed = {**self.content, "sha256": _checker().digest(self.content)}
-        Path(path).write_text(json.dumps(signed, separators=(",", ":")) + "\n")
+        write_text(Path(path), json.dumps(signed, separators=(",", ":")) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> "Proof":
