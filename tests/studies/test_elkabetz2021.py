@@ -34,7 +34,7 @@ from thalweg.studies.elkabetz2021_fig1 import Figure1
 from thalweg.studies.elkabetz2021_fig2 import Figure2
 from thalweg.studies.elkabetz2021_fig3 import Figure3
 from thalweg.studies.elkabetz2021_potentials import hill, ridge
-from thalweg.studies.elkabetz2021_rates import Reference, next_to_plots
+from thalweg.studies.elkabetz2021_rates import Reference, in_one_unit, next_to_plots
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy
 from thalweg.theorems.certificate import Verdict
@@ -82,6 +82,7 @@ _TAMPERINGS: dict[str, tuple[Tampering, ...]] = {
         lambda r: r.assign(drift=100 * r.drift, loss=r.loss * r.divisor),
         lambda r: r.assign(drift=0 * r.drift + 1 / r.divisor),
         lambda r: r.assign(to_flow=r.to_flow.max() + 0 * r.to_flow),
+        lambda r: r.assign(one_unit=r.one_unit.where(r.iteration > 0)),
     ),
     "curvature": (
         lambda r: r.assign(
@@ -215,6 +216,16 @@ def test_extrapolation_is_exact_for_runs_that_approach_linearly():
     flow, slope = np.array([[1.0, 2.0]]), np.array([[3.0, -5.0]])
     coarse, fine = ((flow + slope / r,) for r in (2, 5))
     np.testing.assert_allclose(extrapolated(coarse, fine, (2, 5))[0], flow, rtol=1e-14)
+
+
+def test_a_distance_may_be_that_of_one_unit():
+    """Two records of a filter bank and of a dense layer; nothing differs at the first."""
+    one = (np.zeros((2, 3, 1, 2, 2)), np.zeros((2, 4, 5)))
+    other = tuple(array.copy() for array in one)
+    other[0][1, 2] = 0.5  # four weights: a square of 1
+    other[1][1, 3, :2] = 1.0  # two weights into one unit: 2
+    other[1][1, 0, 0] = 1.0  # and one into another: 1
+    np.testing.assert_allclose(in_one_unit(one, other), [0.0, 0.5])
 
 
 def test_the_code_variant_takes_every_fiftieth_image(mnist_path, monkeypatch):

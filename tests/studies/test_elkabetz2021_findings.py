@@ -30,6 +30,7 @@ def _runs(name, plots, divisors, every) -> xr.Dataset:
             "drift": (axes, 1e-3 * (1 - rate) * way),
             "to_flow": (axes, 1e-3 * rate * way),
             "travelled": ("iteration", way),
+            "one_unit": ("iteration", 0.1 + 0 * way),
         },
         {"divisor": list(divisors), "iteration": iteration, "network": name},
     )
@@ -102,6 +103,7 @@ TAMPERINGS = (
     lambda r: r.assign(drift=r.drift.isel(divisor=slice(None, None, -1)).values + 0 * r.drift),
     lambda r: r.assign(to_flow=1e-3 + 0 * r.to_flow),
     lambda r: r.assign(travelled=1.3 * r.travelled),
+    lambda r: r.assign(one_unit=r.one_unit.where(r.iteration > 0)),
     lambda r: r.assign(true_distance=100 * r.true_distance),
     lambda r: r.assign(flow_error=r.flow_error + 1),
     lambda r: r.assign(extrapolation_error=r.true_distance),
@@ -138,7 +140,7 @@ def test_it_can_be_drawn(made_up):
         plt.close(figure)
 
 
-@pytest.mark.parametrize("name", ["loss", "drift", "travelled", "to_flow"])
+@pytest.mark.parametrize("name", ["loss", "drift", "travelled", "to_flow", "one_unit"])
 def test_a_missing_number_is_noticed(name):
     """At the last record, which all findings on ends are about."""
     study, results = Figure3.of_size(Size.FULL), _figure3()
