@@ -30,7 +30,7 @@ def _runs(name, plots, divisors, every) -> xr.Dataset:
             "drift": (axes, 1e-3 * (1 - rate) * way),
             "to_flow": (axes, 1e-3 * rate * way),
             "travelled": ("iteration", way),
-            "one_unit": ("iteration", 0.1 + 0 * way),
+            "one_unit": ("iteration", 0.4 + 0 * way),
         },
         {"divisor": list(divisors), "iteration": iteration, "network": name},
     )
@@ -104,6 +104,7 @@ TAMPERINGS = (
     lambda r: r.assign(to_flow=1e-3 + 0 * r.to_flow),
     lambda r: r.assign(travelled=1.3 * r.travelled),
     lambda r: r.assign(one_unit=r.one_unit.where(r.iteration > 0)),
+    lambda r: r.assign(one_unit=r.one_unit / 10),
     lambda r: r.assign(true_distance=100 * r.true_distance),
     lambda r: r.assign(flow_error=r.flow_error + 1),
     lambda r: r.assign(extrapolation_error=r.true_distance),
