@@ -1,8 +1,15 @@
 """The public surface is pinned, and importing it stays light."""
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import thalweg
 
 PUBLIC = """
 Classification Experiment HomogeneousNetwork InputError LinearNetwork Model Objective Regression
@@ -13,12 +20,11 @@ tubes
 """
 
 
-def fresh(code: str, **environment: str) -> str:
+def fresh(code: str, environment: Mapping[str, str] | None = None) -> str:
     """What the code prints in an interpreter of its own."""
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**os.environ, **environment},
-    ).stdout.strip()  # fmt: skip
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout.strip()
 
 
 def test_the_public_names_are_these():
@@ -26,20 +32,70 @@ def test_the_public_names_are_these():
     assert sorted(names.split()) == sorted(PUBLIC.split())
 
 
-def test_names_that_are_loaded_later_are_there():
+def test_type_checkers_see_the_names_that_are_loaded_later_where_they_are():
+    tree = ast.parse(Path(thalweg.__file__).read_text())
+    seen = next(node for node in tree.body if isinstance(node, ast.If) and not node.orelse)
+    places = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for node in seen.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    later = {name: "thalweg." + place.replace(":", ".") for name, place in thalweg._LATER.items()}
+    del places["_storage"]
+    assert places == {name: place for name, place in later.items() if name != "open"}
+
+
+def test_every_name_is_there_and_stays_the_same():
     code = (
-        "import thalweg as tw; print(callable(tw.sweep), callable(tw.open), tw.Experiment().title)"
+        "import thalweg; from thalweg import *; "
+        "print([n for n in thalweg.__all__ if globals()[n] is not getattr(thalweg, n)], "
+        "tube_along.__name__, Experiment().title)"
     )
-    assert fresh(code) == "True True"
+    assert fresh(code) == "[] tube_along"
+    with pytest.raises(AttributeError, match="has no attribute 'desend'"):
+        thalweg.desend  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'desend'"):
+        from thalweg import desend  # noqa: F401
 
 
-def test_importing_loads_no_drawing_no_cluster_and_no_torch():
-    heavy = "matplotlib dask torch xarray sklearn pydantic"
-    code = f"import sys, thalweg; print([m for m in '{heavy}'.split() if m in sys.modules])"
-    assert fresh(code) == "[]"
+HEAVY = (
+    "jax jaxlib numpy scipy equinox diffrax xarray zarr pandas sklearn tomlkit matplotlib "
+    "dask distributed torch flint"
+)
+"""What takes a tenth of a second and more to load."""
+
+LOADED = f"import sys; print([m for m in '{HEAVY}'.split() if m in sys.modules])"
+
+
+def test_importing_loads_nothing():
+    others = "[m for m in ('pydantic', 'rich', 'typer', 'jaxtyping') if m in sys.modules]"
+    assert fresh(f"import thalweg; {LOADED}; print({others})") == "[]\n[]"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_loads_nothing_heavy(arguments: list[str]):
+    code = (
+        f"import sys; sys.argv = {['thalweg', *arguments]!r}\nfrom thalweg.cli import main\n"
+        f"try:\n    main()\nfinally:\n    {LOADED}"
+    )
+    assert fresh(code).splitlines()[-1] == "[]"
 
 
 def test_64_bits_are_on_and_can_be_left_off():
-    code = "import thalweg, jax.numpy as jnp; print(jnp.zeros(1).dtype)"
-    assert fresh(code) == "float64"
-    assert fresh(code, JAX_ENABLE_X64="0") == "float32"
+    """Whether thalweg or JAX is imported first."""
+    shown = "import jax.numpy as jnp; print(jnp.zeros(1).dtype)"
+    without = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_X64"}
+    for order in ("import thalweg, jax", "import jax, thalweg"):
+        assert fresh(f"{order}; {shown}", without) == "float64"
+        for off in ("0", "off", "False"):
+            assert fresh(f"{order}; {shown}", {**without, "JAX_ENABLE_X64": off}) == "float32"
+
+
+def test_a_drawing_a_cluster_and_settings_are_loaded_by_those_who_need_them():
+    heavy = "matplotlib dask torch xarray sklearn pydantic"
+    code = (
+        "import sys, thalweg; thalweg.theorems, thalweg.tube, thalweg.critical_learning_rate; "
+        f"print([m for m in '{heavy}'.split() if m in sys.modules])"
+    )
+    assert fresh(code) == "[]"

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-
-class InputError(ValueError):
-    """What the caller gave cannot be used; the message is one sentence with the fix."""
+from thalweg._errors import InputError as InputError
 
 
 def is_traced(value: Any) -> bool:

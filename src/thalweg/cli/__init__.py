@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.cli import critical as critical
 from thalweg.cli import proving as proving

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 
 app = typer.Typer(
     add_completion=False,

@@ -9,7 +9,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 from thalweg.cli.base import AsJson, Changes, File, app, err, folder_of, out, read_experiment
 
 

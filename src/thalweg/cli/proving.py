@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from thalweg._checks import InputError, require_positive
+from thalweg._errors import InputError
 from thalweg.cli.base import (
     AsJson,
     Changes,
@@ -36,6 +36,7 @@ def prove(
 ) -> None:
     """Prove the distance of a descent run to the exact flow, in a file that anyone can check."""
     from thalweg import experiment
+    from thalweg._checks import require_positive
     from thalweg.dynamics import descend
     from thalweg.tubes import prove as make
 

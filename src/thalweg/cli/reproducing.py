@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 from thalweg.cli.base import AsJson, app, err, out, print_rows, progress_bars
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 from thalweg.cli.base import (
     AsJson,
     Changes,
