@@ -21,8 +21,11 @@ import argparse
 import ast
 import builtins
 import concurrent.futures
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import random
 import re
 import shutil
@@ -30,6 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +64,7 @@ def main() -> None:
     parser.add_argument("--equivalent", type=Path)
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
+    os.nice(10)
     {"reach": reach, "draw": draw, "try": try_all, "report": report}[options.command](options)
 
 
@@ -149,9 +154,13 @@ def reach(options: argparse.Namespace) -> None:
         )
 
         def run(test: str) -> None:
-            arguments = ["-p", "sample", "--maxfail=1000", test]
-            code, seconds, said = on_sources(Path(folder) / "src", arguments, 3600, rows)
-            print(f"{test}: {code}, {seconds:.0f} s, {said}", flush=True)
+            arguments = _pytest("-p", "sample", "--maxfail=1000", test)
+            environment = {**_environment(Path(folder) / "src"), "THALWEG_REACH": str(rows)}
+            command = [sys.executable, "-m", "pytest", *arguments]
+            found = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True
+            )
+            print(test, found.stdout.strip().splitlines()[-1:], flush=True)
             with finished.open("a") as file:
                 file.write(test + "\n")
 
@@ -159,35 +168,12 @@ def reach(options: argparse.Namespace) -> None:
             list(pool.map(run, [file for file in files if file not in done]))
 
 
-def on_sources(
-    source: Path, arguments: list[str], timeout: float, rows: Path | None = None
-) -> tuple[int | None, float, str]:
-    """The exit code of pytest on other sources (None: no end), seconds, and its last words."""
-    here = str(Path(__file__).parent)
-    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{here}"}
-    environment["THALWEG_REACH"] = str(rows)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "--tb=no", *arguments]
-    command += ["-p", "no:cacheprovider", "-p", "no:randomly"]
-    began = time.monotonic()
-    process = subprocess.Popen(
-        ["nice", "-n", "10", *command],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        said, _ = process.communicate(timeout=timeout)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        said, _ = process.communicate()
-        code = None
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    last = failed[0] if failed else (said.strip().splitlines() or [""])[-1]
-    return code, time.monotonic() - began, last
+def _pytest(*arguments: str) -> list[str]:
+    return ["-q", "-x", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
+
+
+def _environment(source: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{Path(__file__).parent}"}
 
 
 # --- Trying --------------------------------------------------------------------------------------
@@ -248,47 +234,142 @@ def try_all(options: argparse.Namespace) -> None:
         survived = done.get(number, {}).get("outcome") == "survived"
         return survived if options.again else number not in done
 
-    mutants = [m for m in read(options.results / "mutants.jsonl") if wanted(m["number"])]
+    waiting = [m for m in read(options.results / "mutants.jsonl") if wanted(m["number"])]
+    preload()
+    running: dict[int, Trial] = {}
+    while waiting or running:
+        while waiting and len(running) < options.processes:
+            trial = Trial(waiting.pop(0), rows, options)
+            running[trial.pid] = trial
+        time.sleep(0.2)
+        for pid, trial in list(running.items()):
+            if trial.ended():
+                running.pop(pid).told(options.results)
 
-    def run(mutant: dict[str, Any]) -> None:
-        tests = tests_of(mutant, rows, options.budget)
-        row = {"number": mutant["number"], **outcome(mutant, tests, options)}
-        with (options.results / "outcomes.jsonl").open("a") as file:
+
+def preload() -> None:
+    """Imports the package as the tests do, types checked: every trial is forked from here."""
+    # Said before JAX is imported, and by the tests' conftest, too.
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ.setdefault("XLA_FLAGS", flags)
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    sys.path.insert(0, str(ROOT / "src"))
+    import jaxtyping
+
+    with jaxtyping.install_import_hook("thalweg", "beartype.beartype"):
+        import thalweg
+
+        for module in pkgutil.walk_packages(thalweg.__path__, "thalweg."):
+            if not module.name.startswith(("thalweg.__main__", "thalweg.bench")):
+                importlib.import_module(module.name)
+
+
+class Trial:
+    """The tests of one mutant, in a process of their own."""
+
+    def __init__(self, mutant: dict[str, Any], rows: list[dict[str, Any]], options: Any) -> None:
+        tests = tests_that_mention(mutant) if options.again else []
+        self.mutant, self.tests = mutant, tests or tests_of(mutant, rows, options.budget)
+        self.began, self.limit = time.monotonic(), 120 + 6 * options.budget
+        self.folder, self.code = Path(tempfile.mkdtemp()), 0
+        self.source = applied(mutant)
+        (self.folder / "tests.txt").write_text("\n".join(self.tests))
+        self.pid = os.fork() if self.source and self.tests else -mutant["number"] - 1
+        if self.pid == 0:
+            self._run()
+
+    def _run(self) -> None:
+        """In the child: the fault goes in where the function is, or into a copy of all sources."""
+        os.setsid()
+        os.chdir(ROOT)
+        log = os.open(self.folder / "log", os.O_CREAT | os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        listed = f"@{self.folder / 'tests.txt'}"
+        if put_in_place(self.mutant, self.source or ""):
+            import pytest
+
+            # Types are checked already, by the hook under which the package was imported; and other
+            # plugins complain that they are.
+            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+            os._exit(pytest.main(_pytest("-o", "addopts=--strict-markers", listed)))
+        shutil.copytree(ROOT / "src", self.folder / "src")
+        (self.folder / self.mutant["file"]).write_text(self.source or "")
+        command = [sys.executable, "-m", "pytest", *_pytest(listed)]
+        os.execve(sys.executable, command, _environment(self.folder / "src"))
+
+    def ended(self) -> bool:
+        """Whether it has come to an end, or was brought to it."""
+        if self.pid < 0:
+            return True
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.code = os.waitstatus_to_exitcode(status)
+        elif time.monotonic() - self.began > self.limit:
+            os.killpg(self.pid, 9)
+            os.waitpid(self.pid, 0)
+            self.code, pid = None, self.pid
+        return bool(pid)
+
+    def told(self, results: Path) -> None:
+        """Keeps the outcome, and says it."""
+        log = self.folder / "log"
+        said = log.read_text(errors="replace") if log.exists() else "no test reaches it"
+        shutil.rmtree(self.folder)
+        failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+        # Negative: a crash of the process, or none was needed.
+        known = {0: "survived", None: "timeout"}
+        result = known.get(self.code, "killed" if failed or self.code < 0 else "broken")
+        row = {
+            "number": self.mutant["number"],
+            "outcome": result if self.source else "gone",
+            "seconds": time.monotonic() - self.began,
+            "tests": len(self.tests),
+            "by": failed[0] if failed else (said.strip().splitlines() or [""])[-1],
+        }
+        with (results / "outcomes.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(
-            told(mutant), "->", row["outcome"], f"({row['seconds']:.0f} s) {row['by']}", flush=True
-        )
-
-    with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
-        list(pool.map(run, mutants))
+        told = f"{row['outcome']} ({row['seconds']:.0f} s, {row['tests']} tests) {row['by']}"
+        print(told_of(self.mutant), "->", told, flush=True)
 
 
-def outcome(
-    mutant: dict[str, Any], tests: list[str], options: argparse.Namespace
-) -> dict[str, Any]:
-    """What the tests say of one mutant, put into a copy of the sources."""
-    source = applied(mutant)
-    if source is None:
-        return {"outcome": "gone", "seconds": 0.0, "by": ""}
-    if options.again:
-        tests = tests_that_mention(mutant)
-    if not tests:
-        return {"outcome": "survived", "seconds": 0.0, "by": "no test reaches it"}
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", Path(folder) / "src")
-        (Path(folder) / mutant["file"]).write_text(source)
-        listed = Path(folder) / "tests.txt"
-        listed.write_text("\n".join(tests))
-        timeout = 120 + 6 * options.budget
-        code, seconds, said = on_sources(Path(folder) / "src", [f"@{listed}"], timeout)
-    result = {0: "survived", None: "timeout"}.get(code, "killed")
-    return {"outcome": result, "seconds": seconds, "by": said}
+def put_in_place(mutant: dict[str, Any], source: str) -> bool:
+    """Gives the loaded functions of this name the mutated code; False where that is not enough."""
+    path = ROOT / mutant["file"]
+    loaded = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, types.FunctionType) and each.__code__.co_filename == str(path)
+    ]
+    name = str(path.relative_to(ROOT / "src").with_suffix("")).replace("/", ".")
+    loader = sys.modules[name.removesuffix(".__init__")].__spec__.loader  # type: ignore[union-attr]
+    codes = _codes(loader.source_to_code(source.encode(), str(path)))  # type: ignore[union-attr]
+    done = False
+    for function in loaded:
+        own = function.__code__
+        changed = [c for c in codes if c.co_qualname == own.co_qualname and _same_place(c, own)]
+        within = mutant["scope"] + "."
+        if len(changed) == 1 and changed[0] != own and within.startswith(own.co_qualname + "."):
+            if changed[0].co_freevars != own.co_freevars:
+                return False
+            function.__code__ = changed[0]
+            done = True
+    return done
+
+
+def _same_place(one: types.CodeType, other: types.CodeType) -> bool:
+    return one.co_firstlineno == other.co_firstlineno and one.co_name != "<lambda>"
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return inner + [each for one in inner for each in _codes(one)]
 
 
 # --- Telling -------------------------------------------------------------------------------------
 
 
-def told(mutant: dict[str, Any]) -> str:
+def told_of(mutant: dict[str, Any]) -> str:
     """One line about a mutant."""
     place = mutant["file"].removeprefix("src/thalweg/")
     before, after = (" ".join(mutant[key].split()) for key in ("before", "after"))
@@ -311,7 +392,7 @@ def report(options: argparse.Namespace) -> None:
             counts[key][result] += 1
         if result not in ("killed", "timeout"):
             reason = equivalent.get(mutant["number"], "")
-            survivors.append(f"{told(mutant)} -> {result} {reason}".rstrip())
+            survivors.append(f"{told_of(mutant)} -> {result} {reason}".rstrip())
     for key in (*PACKAGES, "total"):
         print(key, dict(counts[key]))
     total = counts["total"]

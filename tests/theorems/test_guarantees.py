@@ -158,6 +158,7 @@ def foreign(objective, weights=START):
         (lambda: tw.certify(ONE, (np.nan * START[0], START[1])), r"`weights\[0\]` must be finite"),
         (lambda: tw.certify(ONE, START, float("nan")), "`learning_rate` must be one finite number"),
         (lambda: tw.certify(ONE, START, target_loss=float("inf")), "`target_loss` must be one"),
+        (lambda: Case(ONE, START, "fast"), "`learning_rate` must be one finite number"),
         (lambda: tw.certify(ONE, START, run=foreign(OTHER)), "on the objective of the case"),
         (lambda: tw.certify(ONE, START, run=foreign(ONE, batch())), "of one network, got a batch"),
         (lambda: RandomStart("uniform", 1.0), "`kind` must be one of gaussian, balanced, residual"),
@@ -165,7 +166,19 @@ def foreign(objective, weights=START):
         (lambda: tw.certify(ONE, START)["arora2019:thm9"], "must be the id of a statement about"),
         (lambda: Case(*single_precision()[:2], run=single_precision()[2]), "must be in 64 bits"),
     ],
-    ids=["batch", "nan", "rate", "target", "objective", "runs", "kind", "scale", "id", "float32"],
+    ids=[
+        "batch",
+        "nan",
+        "rate",
+        "target",
+        "word",
+        "objective",
+        "runs",
+        "kind",
+        "scale",
+        "id",
+        "float32",
+    ],
 )
 def test_bad_input_gets_one_sentence(make, sentence):
     with pytest.raises(tw.InputError, match=sentence):

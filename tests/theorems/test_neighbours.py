@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import oracles
 import thalweg as tw
 from thalweg.curvature import dense_spectrum, gradient_norm_bounds, hessian_norm_bounds
 from thalweg.dynamics.exact import one_output, one_output_weights
@@ -125,6 +126,9 @@ def test_products_of_other_layers_do_not():
     assert certificate.assumptions[-1].margin < -0.1
     forced = EndToEndDynamics().conclusions(Case(objective, ones))
     assert float(forced[0].lesser) > 0.1  # the identity is really false there
+    # And what it is known to does not hide that.
+    assert forced[0].fails
+    assert forced[1].fails
     decayed = tw.Objective(objective.network, objective.problem, 0.1)
     certificate = EndToEndDynamics().check(Case(decayed, ones))
     assert certificate.first_failure.statement == "there is no weight decay"
@@ -175,6 +179,38 @@ def test_neighbours_along_the_layers():
     assert [claim.looseness for claim in still[:1]] == pytest.approx([1.0], abs=1e-12)
     assert still[3].looseness == pytest.approx(1.0, abs=1e-9)
     assert still[4].looseness < 3
+
+
+@pytest.mark.statement("elkabetz2021:lem61", "value")
+def test_every_side_near_balanced_weights_by_hand():
+    """From the layers alone, the gradient and the Hessian by autodiff; some eigenvalue is < 0."""
+    random = np.random.default_rng(3)
+    weights = balanced([3, 4, 2, 1], random, 0.5)
+    nearby = moved(weights, random, 0.1)
+    claims = BalancedNeighbourhood().conclusions(Neighbours(weights, nearby, TARGET))
+
+    def loss(layers):
+        return oracles.half_squared_distance(layers[2] @ layers[1] @ layers[0], TARGET[None])
+
+    values = np.linalg.eigvalsh(oracles.hessian(loss, nearby))
+    slope = np.sqrt(sum(np.sum(np.square(part)) for part in jax.grad(loss)(nearby)))
+    w, near = (a[2] @ a[1] @ a[0] for a in (weights, nearby))
+    away, room = np.linalg.norm(w - TARGET), 2 * 3 * 0.1
+    lengths = np.sort([np.linalg.norm(layer) for layer in nearby])[::-1]
+    reach = (0.5 ** (1 / 3) + 0.1) ** 3
+    expected = [
+        (reach, 0.5 + room),
+        (np.linalg.norm(near - w), reach - 0.5),
+        (np.linalg.norm(near - TARGET), away + room),
+        (np.cumprod(lengths), [(0.5 + room) ** (k / 3) for k in (1, 2, 3)]),
+        (-values[0], 2 * (away + room) * (0.5 + room) ** (1 / 3)),
+        (np.max(np.abs(values)), 48.0),
+        (slope, 6 * np.sqrt(3)),
+    ]
+    assert values[0] < -0.1
+    for claim, (lesser, greater) in zip(claims, expected, strict=True):  # rounding, in a few steps
+        np.testing.assert_allclose(claim.lesser, lesser, rtol=1e-10, err_msg=claim.statement)
+        np.testing.assert_allclose(claim.greater, greater, rtol=1e-10, err_msg=claim.statement)
 
 
 @pytest.mark.statement("elkabetz2021:lem64", "tight")
@@ -260,6 +296,23 @@ def test_how_near_the_product_of_the_nearest_balanced_weights_is():
     x = np.sqrt(32 * (0.20001**2 - 0.04))
     assert float(change.greater) == pytest.approx(x / (1 - x), rel=1e-9)
     assert change.looseness == pytest.approx(5722, rel=1e-3)
+
+
+@pytest.mark.statement("elkabetz2021:lem88", "value")
+def test_nearly_balanced_weights_in_other_units():
+    """A target 8 times as long and layers twice as long: all sides are in units of the target."""
+    random = np.random.default_rng(5)
+    weights = moved(balanced([3, 4, 2, 1], random, 0.05), random, 1e-9)
+    longer = tuple(2 * layer for layer in weights)
+    checked = [
+        NearbyProduct().check(Neighbours(layers, layers, size * TARGET))
+        for layers, size in ((weights, 1.0), (longer, 8.0))
+    ]
+    pairs = [(*each.assumptions, *each.conclusions) for each in checked]
+    for claim, other in zip(*pairs, strict=True):
+        # Powers of two are exact, and the unbalancedness of 1e-10 has lost six digits.
+        assert float(claim.lesser) == pytest.approx(float(other.lesser), rel=1e-6)
+        assert float(claim.greater) == pytest.approx(float(other.greater), rel=1e-6)
 
 
 @pytest.mark.statement("elkabetz2021:lem88", "fails")

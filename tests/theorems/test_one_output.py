@@ -161,6 +161,20 @@ def test_how_loose_the_constants_on_balls_are():
     assert loose["integral of m <= its bound"] > 100
 
 
+@pytest.mark.statement("elkabetz2021:prop14", "value")
+def test_the_constants_on_balls_are_in_units_of_the_target():
+    """A target 27 times as long is the same case with layers, and balls, three times as large."""
+    small, large = (
+        replace(case_of(0.1, 0.2), radius=0.1),
+        replace(case_of(0.1, 0.2, 27.0), radius=0.3),
+    )
+    claims = [FlowConverges().check(case).conclusions for case in (small, large)]
+    for claim, other in zip(*claims, strict=True):
+        if "on the balls" in claim.statement:  # along a flow that is known to ten digits
+            np.testing.assert_allclose(claim.lesser, other.lesser, rtol=1e-6)
+            np.testing.assert_allclose(claim.greater, other.greater, rtol=1e-6)
+
+
 @pytest.mark.statement("elkabetz2021:prop14", "holds")
 def test_a_flow_that_was_followed_is_there_in_time():
     """Also with another scale of the loss and a target of another size, on white samples."""
