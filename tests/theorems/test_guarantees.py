@@ -158,7 +158,6 @@ def foreign(objective, weights=START):
         (lambda: tw.certify(ONE, (np.nan * START[0], START[1])), r"`weights\[0\]` must be finite"),
         (lambda: tw.certify(ONE, START, float("nan")), "`learning_rate` must be one finite number"),
         (lambda: tw.certify(ONE, START, target_loss=float("inf")), "`target_loss` must be one"),
-        (lambda: Case(ONE, START, "fast"), "`learning_rate` must be one finite number"),
         (lambda: tw.certify(ONE, START, run=foreign(OTHER)), "on the objective of the case"),
         (lambda: tw.certify(ONE, START, run=foreign(ONE, batch())), "of one network, got a batch"),
         (lambda: RandomStart("uniform", 1.0), "`kind` must be one of gaussian, balanced, residual"),
