@@ -165,19 +165,7 @@ def foreign(objective, weights=START):
         (lambda: tw.certify(ONE, START)["arora2019:thm9"], "must be the id of a statement about"),
         (lambda: Case(*single_precision()[:2], run=single_precision()[2]), "must be in 64 bits"),
     ],
-    ids=[
-        "batch",
-        "nan",
-        "rate",
-        "target",
-        "word",
-        "objective",
-        "runs",
-        "kind",
-        "scale",
-        "id",
-        "float32",
-    ],
+    ids=["batch", "nan", "rate", "target", "objective", "runs", "kind", "scale", "id", "float32"],
 )
 def test_bad_input_gets_one_sentence(make, sentence):
     with pytest.raises(tw.InputError, match=sentence):
