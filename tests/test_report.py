@@ -16,11 +16,13 @@ import pytest
 import xarray as xr
 
 import thalweg as tw
-from thalweg import cli, experiment, report
+from thalweg import cli, experiment, report, storage
 from thalweg.experiment import performance
 from thalweg.experiment.pieces import FOLDER
-from thalweg.phases import LEAST_RECORDS, Phase
+from thalweg.phases import Phase
+from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.report import wording
+from thalweg.storage import FORMAT
 
 FILE = """
 title = "Three <runs>"
@@ -276,15 +278,15 @@ def test_show_says_it_again_and_draws_it_again(written, thalweg, tmp_path):
 def test_results_of_another_format_are_refused_by_name(written, thalweg, tmp_path):
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     store = xr.open_zarr(tmp_path / "results.zarr").load()
-    store.attrs.pop("format")
-    store.to_zarr(tmp_path / "results.zarr", mode="w", zarr_format=2)
+    storage.write_results(store.assign_attrs(format=FORMAT + 1), tmp_path)
     code, _, complaint = thalweg("show", tmp_path)
     assert code == 2
-    assert "must have format 1, got None" in complaint
+    assert f"must have format {FORMAT}, got {FORMAT + 1}" in complaint
 
 
 def test_a_run_with_few_records_is_not_judged(results):
-    few = results.isel(record=slice(0, LEAST_RECORDS - 1), learning_rate=[0])
+    few = results.isel(learning_rate=[0])
+    few = few.assign(phase=few.phase * 0 + TOO_FEW_RECORDS)
     assert report.summary(few)[0]["phase"] is None
     assert report.table(few)[0].get("phase", "-") == "-"
     assert "too few records" in report.findings(few)[0]

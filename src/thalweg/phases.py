@@ -34,7 +34,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg.quantities import NEVER, NO_RUN, PHASES, QUANTITIES
 
 SETTLED = 1e-3
 BLOWN_UP = 1e6
@@ -62,30 +63,13 @@ class Phase(IntEnum):
     @property
     def meaning(self) -> str:
         """The phase in words."""
-        return _MEANINGS[self]
+        return PHASES[self]
 
 
-NO_RUN = -1
-"""What `classified` puts where a grid has no run."""
+FLAGS = QUANTITIES["phase"].attrs
+"""What the numbers mean, as attributes of a variable that holds them."""
 
-_PER_RUN = (("minimum", np.nan), ("learning_rate", np.nan), ("diverged_at", np.nan))
-
-_MEANINGS = {
-    Phase.MONOTONE: "converged monotonically",
-    Phase.CATAPULT: "converged through a catapult",
-    Phase.EDGE: "at the edge of stability",
-    Phase.OSCILLATING: "oscillating",
-    Phase.DIVERGED: "diverged",
-    Phase.SADDLE: "stuck at a saddle",
-    Phase.DESCENDING: "still descending",
-}
-
-
-FLAGS = {
-    "flag_values": [int(each) for each in Phase],
-    "flag_meanings": " ".join(each.meaning.replace(" ", "_") for each in Phase),
-}
-"""What the numbers mean, as attributes of a dataset."""
+_PER_RUN = (("minimum", np.nan), ("learning_rate", np.nan))
 
 
 def classify(
@@ -93,7 +77,7 @@ def classify(
     minimum: Any,
     learning_rate: Any,
     sharpness: Any = None,
-    diverged_at: Any = -1,
+    diverged_at: Any = None,
     reference: Any = None,
 ) -> Int[np.ndarray, "*runs"]:
     """The `Phase` of every run, by the criteria above.
@@ -104,7 +88,8 @@ def classify(
             zero, below which no loss of this package is.
         learning_rate: one number, or one per run.
         sharpness: at the same steps as the loss, if it was measured; NaN where it was not.
-        diverged_at: the step at which the loss stopped being finite; -1 or NaN where it did not.
+        diverged_at: the step at which the loss stopped being finite, -1 where it did not. It
+            decides: a loss that is not finite elsewhere is refused. If not given, the loss does.
         reference: what counts as a large excess; the start's own if not given.
     """
     loss = np.asarray(loss, float)
@@ -123,8 +108,11 @@ def classify(
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         least = np.nan_to_num(per_run(minimum), nan=0.0)
         excess = _excess(flat, least, None if reference is None else per_run(reference))
+        broken: Any = ~np.isfinite(flat).all(axis=1)
+        if diverged_at is not None:
+            broken = _told(broken, per_run(diverged_at)[:, 0] >= 0)
         decided = [
-            (_has_diverged(excess) | (per_run(diverged_at)[:, 0] >= 0), Phase.DIVERGED),
+            (broken | _has_blown_up(excess), Phase.DIVERGED),
             *_settled_phases(excess, stability),
             *_open_phases(excess, stability),
         ]
@@ -143,7 +131,8 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
     Args:
         runs: with `loss`, `step`, `minimum` and `learning_rate`; `sharpness` along the records or
             else `initial_sharpness` and `final_sharpness`, `diverged_at` and `reference` are used
-            where they are there. The records are along `record`.
+            where they are there, and without `diverged_at` a loss that is not finite means that
+            a run diverged. The records are along `record`.
     """
     loss = runs.loss.transpose(..., "record")
     one = loss.isel(record=0, drop=True)
@@ -156,6 +145,7 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
     sharpness = values("sharpness", np.nan, loss)
     ends = values("initial_sharpness", np.nan), values("final_sharpness", np.nan)
     singles = [values(name, default) for name, default in _PER_RUN]
+    noted = values("diverged_at", NEVER) if "diverged_at" in runs else None
     reference = values("reference", np.nan) if "reference" in runs else None
     phase = np.full(one.shape, NO_RUN)
     for count in np.unique(counts[counts > 0]):
@@ -164,8 +154,8 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
         for record, end in zip((0, -1), ends, strict=True):
             missing = np.isnan(known[:, record])
             known[missing, record] = end[some][missing]
-        minimum, rate, diverged_at = (each[some] for each in singles)
-        own = None if reference is None else reference[some]
+        minimum, rate = (each[some] for each in singles)
+        diverged_at, own = (None if each is None else each[some] for each in (noted, reference))
         records = loss.values[some][:, :count]
         phase[some] = classify(records, minimum, rate, known, diverged_at, own)
     return xr.DataArray(phase, one.coords, one.dims, "phase", FLAGS)
@@ -199,9 +189,18 @@ def _measured(sharpness: Any, shape: tuple[int, ...]) -> Runs:
     return values.reshape(-1, shape[-1])
 
 
-def _has_diverged(excess: Runs) -> Some:
-    finite = np.isfinite(excess).all(axis=1)
-    return ~finite | (excess[:, -1] > BLOWN_UP * np.maximum(excess[:, 0], 1.0))
+def _told(broken: Some, diverged: Some) -> Some:
+    """Which runs diverged, as was noted when they ran; a number that is lost is no divergence."""
+    if np.any(broken & ~diverged):
+        raise InputError(
+            "`loss` must be finite in every run that did not diverge, but is not in "
+            f"{int((broken & ~diverged).sum())} of them; are numbers missing?"
+        )
+    return diverged
+
+
+def _has_blown_up(excess: Runs) -> Some:
+    return excess[:, -1] > BLOWN_UP * np.maximum(excess[:, 0], 1.0)
 
 
 def _settled_phases(excess: Runs, stability: Runs) -> list[tuple[Some, Phase]]:

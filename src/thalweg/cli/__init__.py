@@ -18,6 +18,7 @@ from thalweg.cli import critical as critical
 from thalweg.cli import proving as proving
 from thalweg.cli import reproducing as reproducing
 from thalweg.cli import running as running
+from thalweg.cli import showing as showing
 from thalweg.cli import stating as stating
 from thalweg.cli import sweeping as sweeping
 from thalweg.cli.base import app, err, out

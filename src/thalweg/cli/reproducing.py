@@ -54,17 +54,9 @@ def reproduce(
         if pages is not None:
             studies.publish(outcomes[-1], pages)
         if not as_json:
-            _print_outcome(outcomes[-1])
+            tell_study(outcomes[-1], False)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    outcome.label: [each.to_dict() for each in outcome.findings]
-                    for outcome in outcomes
-                },
-                indent=1,
-            )
-        )
+        _print_json(outcomes)
     failed = [outcome.label for outcome in outcomes if not outcome.confirmed]
     if failed:
         err.print(f"not confirmed: {', '.join(failed)}", highlight=False)
@@ -96,7 +88,16 @@ def _conducted(study: Any, size: Any, folder: Path, variants: tuple[str, ...]) -
         )
 
 
-def _print_outcome(outcome: Any) -> None:
+def _print_json(outcomes: Sequence[Any]) -> None:
+    findings = {each.label: [one.to_dict() for one in each.findings] for each in outcomes}
+    print(json.dumps(findings, indent=1))
+
+
+def tell_study(outcome: Any, as_json: bool) -> None:
+    """Say what a study has found."""
+    if as_json:
+        _print_json([outcome])
+        return
     rows = [each.row() for each in outcome.findings]
     print_rows(f"{outcome.label}: {outcome.study.title}", rows)
     out.print(f"{outcome.seconds:.0f} s, in {outcome.folder}", highlight=False)

@@ -1,4 +1,4 @@
-"""Commands that run an experiment and write a report, and that read one back."""
+"""Commands that write an experiment to begin with, and that run one and write a report."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,6 @@ from thalweg.cli.base import (
     progress_bars,
     read_experiment,
 )
-from thalweg.cli.sweeping import tell_sweep
 
 
 @app.command()
@@ -58,7 +57,7 @@ def run(
         )
         page = report.write(results, folder)
         forget(folder)
-    _tell(results, page, as_json)
+    tell_run(results, page, as_json)
 
 
 @app.command()
@@ -78,55 +77,17 @@ def init(
     out.print(f"Wrote {file}; `thalweg run {file}` runs it.", highlight=False, soft_wrap=True)
 
 
-@app.command()
-def show(
-    result: Annotated[
-        Path, typer.Argument(help="The folder of a run or sweep, or its results.zarr.")
-    ],
-    figures: Annotated[
-        bool, typer.Option("--figures", help="Draw pictures and report again, from the data.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say again what a run or a sweep has found, without running anything."""
-    from thalweg.storage import open_results
-
-    results = open_results(result)
-    folder = result.parent if result.name == "results.zarr" else result
-    kind = results.attrs.get("kind")
-    if kind == "run":
-        _show_run(results, folder, figures, as_json)
-    elif kind == "sweep":
-        tell_sweep(results, folder, figures, as_json)
-    elif as_json or figures:
-        raise InputError(f"{result} must hold a run or a sweep for this, got {kind}.")
-    else:
-        out.print(results)
-
-
-def _show_run(results: Any, folder: Path, figures: bool, as_json: bool) -> None:
-    from thalweg import report
-    from thalweg.experiment.results import FORMAT
-
-    if results.attrs.get("format") != FORMAT:
-        raise InputError(
-            f"The results in {folder} must have format {FORMAT}, got "
-            f"{results.attrs.get('format')}: another version of thalweg wrote them; run it again, "
-            "or read them by `thalweg.open`."
-        )
-    page = report.draw(results, folder) if figures else folder / "report.html"
-    _tell(results, page, as_json)
-
-
-def _tell(results: Any, page: Path, as_json: bool) -> None:
+def tell_run(results: Any, page: Path | None, as_json: bool) -> None:
+    """Say what a run has found, and where its report is, if there is one."""
     from thalweg import report
 
     if as_json:
         rows, found = report.summary(results), report.findings(results)
         for row in rows:
             row["phase"] = None if row["phase"] is None else row["phase"].meaning
-        print(json.dumps({"report": str(page), "found": found, "runs": rows}, indent=1))
+        print(json.dumps({"report": page and str(page), "found": found, "runs": rows}, indent=1))
         return
     print_rows(results.attrs["title"] or "Descent next to the flow", report.table(results))
-    for line in (*report.findings(results), f"Report: {page}"):
+    where = [] if page is None else [f"Report: {page}"]
+    for line in (*report.findings(results), *where):
         out.print(line, highlight=False, soft_wrap=True)

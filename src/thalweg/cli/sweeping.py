@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from thalweg._errors import InputError
 from thalweg.cli.base import (
     AsJson,
     Changes,
@@ -81,28 +80,8 @@ def _folder(named: str) -> Path:
 
 def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
     """Say what a sweep has found, and draw its phase diagram if asked to."""
-    if "phase" not in found:
-        raise InputError(f"The sweep in {place} must have finished a block; run it again to go on.")
-    if draw:
+    if draw and "phase" in found:
         _draw_phases(found, place)
-    _tell(found, place, as_json)
-
-
-def _draw_phases(found: Any, place: Path) -> None:
-    """The phase diagram, of a sweep over learning rates and scales."""
-    phases = found["phase"]
-    if not {"learning_rate", "scale"} <= set(phases.dims) or not bool(phases.notnull().any()):
-        return
-    from thalweg import figures
-    from thalweg.storage.files import writing_to
-
-    figure = figures.phase_map(found)
-    with writing_to(place):
-        for ending in ("png", "pdf"):
-            figure.savefig(place / f"phases.{ending}")
-
-
-def _tell(found: Any, place: Path, as_json: bool) -> None:
     summary = _summary(found, place)
     if as_json:
         out.print_json(json.dumps(summary))
@@ -115,22 +94,57 @@ def _tell(found: Any, place: Path, as_json: bool) -> None:
     ]
     if rows:
         print_rows(found.attrs.get("title") or "sweep", rows)
-    out.print(
-        f"{summary['runs']} runs over {sizes or 'one point'}\nResults: {place}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    lines = [_count(summary, sizes or "one point", place)]
+    lines += [f"{name} is damaged and will be computed again." for name in summary["damaged"]]
+    for line in (*lines, f"Results: {place}"):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def _draw_phases(found: Any, place: Path) -> None:
+    """The phase diagram, of a sweep over learning rates and scales."""
+    phases = found["phase"]
+    if not {"learning_rate", "scale"} <= set(phases.dims) or not bool((phases >= 0).any()):
+        return
+    from thalweg import figures
+    from thalweg.storage.files import writing_to
+
+    figure = figures.phase_map(found)
+    with writing_to(place):
+        for ending in ("png", "pdf"):
+            figure.savefig(place / f"phases.{ending}")
+
+
+def _count(summary: dict[str, Any], sizes: str, place: Path) -> str:
+    from thalweg.storage.files import is_written_to
+
+    if not summary["unfinished"]:
+        return f"{summary['runs']} runs over {sizes}"
+    at_work = is_written_to(place)
+    goes_on = "another command is at work on it" if at_work else "the same command continues"
+    return f"{summary['runs']} of {summary['runs_wanted']} runs over {sizes}, unfinished; {goes_on}"
 
 
 def _summary(found: Any, place: Path) -> dict[str, Any]:
     from thalweg.phases import Phase
 
-    steps = found["last_step"]
-    return {
+    grid = {name: int(found.sizes[name]) for name in json.loads(found.attrs["fields"])}
+    summary = {
         "results": str(place),
+        "runs": 0,
+        "runs_wanted": int(found.attrs["runs"]),
+        "unfinished": "unfinished" in found.attrs,
+        "damaged": list(found.attrs.get("damaged", [])),
+        "network_steps": 0,
+        "grid": grid,
+        "diverged": 0,
+        "phases": {},
+    }
+    if "last_step" not in found:  # no block is done
+        return summary
+    steps, phases = found["last_step"], found["phase"]
+    return summary | {
         "runs": int(steps.notnull().sum()),
         "network_steps": int(steps.sum()),
-        "grid": {str(name): int(steps.sizes[name]) for name in steps.dims},
-        "diverged": int(found["diverged_at"].notnull().sum()),
-        "phases": {phase.meaning: int((found["phase"] == phase).sum()) for phase in Phase},
+        "diverged": int((found["diverged_at"] >= 0).sum()),
+        "phases": {phase.meaning: int((phases == phase).sum()) for phase in Phase},
     }

@@ -124,6 +124,15 @@ def field_names() -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def field_description(name: str) -> str:
+    """What a field "table.field" is, as it is said in an experiment file."""
+    table, _, field = name.partition(".")
+    for kind in _kinds(table, Experiment.model_fields[table].annotation):
+        if field in kind.model_fields:
+            return (kind.model_fields[field].description or "").strip()
+    return ""
+
+
 def _table(name: str, value: BaseModel, comments: bool) -> Table:
     table = tomlkit.table()
     if comments:

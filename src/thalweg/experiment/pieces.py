@@ -6,21 +6,27 @@ another experiment, other data or another version of the package are not taken f
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from thalweg._version import __version__
-from thalweg.storage.files import remove, write_file, writing_to
+from thalweg.storage.contents import Begun
+from thalweg.storage.files import remove, write_bytes, writing_to
+from thalweg.storage.sealed import sealed, unsealed
+from thalweg.storage.sums import DamageError
 
 Arrays = dict[str, np.ndarray]
 
 FOLDER = ".partial"
 """Where pieces lie, in the folder of the results; it is removed once those are written."""
+
+_log = logging.getLogger(__name__)
 
 
 class Pieces:
@@ -46,18 +52,35 @@ class Pieces:
     def _read(self, name: str) -> Arrays | None:
         if self._folder is None:
             return None
+        place = self._folder / f"{name}.npz"
         try:
-            with np.load(self._folder / f"{name}.npz", allow_pickle=False) as kept:
-                return dict(kept)
-        except (OSError, ValueError, EOFError, BadZipFile):  # not there, or not whole
-            return None
+            return _unpacked(unsealed(place))
+        except DamageError:
+            _log.warning("%s is damaged and is computed again.", place)
+        except OSError:
+            pass  # not there
+        return None
 
     def _write(self, name: str, arrays: Arrays) -> None:
         if self._folder is None:
             return
         with writing_to(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_file(self._folder / f"{name}.npz", lambda part: _save(part, arrays))
+            write_bytes(self._folder / f"{name}.npz", sealed(_packed(arrays)))
+
+
+def kept_in(folder: Path) -> Begun | None:
+    """The run in a folder that left pieces behind, if there is one."""
+    files = sorted((folder / FOLDER).glob("*/*.npz"))
+    damaged = []
+    for file in files:
+        try:
+            unsealed(file)
+        except (DamageError, OSError):
+            damaged.append(str(file.relative_to(folder)))
+    done = len(files) - len(damaged)
+    goes_on = "the same `thalweg run` continues"
+    return Begun(f"The run in {folder}", "pieces", done, damaged, goes_on) if files else None
 
 
 def forget(folder: Path) -> None:
@@ -65,9 +88,21 @@ def forget(folder: Path) -> None:
     remove(folder / FOLDER)
 
 
-def _save(path: Path, arrays: Arrays) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+def _packed(arrays: Arrays) -> dict[str, bytes]:
+    """As the files of an npz archive."""
+    files = {}
+    for name, array in arrays.items():
+        file = BytesIO()
+        np.save(file, array, allow_pickle=False)
+        files[f"{name}.npy"] = file.getvalue()
+    return files
+
+
+def _unpacked(files: dict[str, bytes]) -> Arrays:
+    return {
+        name.removesuffix(".npy"): np.load(BytesIO(content), allow_pickle=False)
+        for name, content in files.items()
+    }
 
 
 def _digest(depends_on: Iterable[str | Iterable[Any]]) -> str:

@@ -24,7 +24,7 @@ from thalweg.objective import Objective
 from thalweg.problem import Classification, Regression, TargetMatrix
 
 _FLATNESS: tuple[str, ...] = (
-    "sharpness_bound", "stronger_sharpness_bound", "balanced_sharpness", "least_sharpness",
+    "paper_sharpness_bound", "stronger_sharpness_bound", "balanced_sharpness", "least_sharpness",
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def theory(objective: Objective) -> dict[str, float]:
     found = dict.fromkeys(_FLATNESS, float("nan"))
     try:
         bounds = minimiser_sharpness_bounds(objective)
-        found["sharpness_bound"] = float(bounds.paper)
+        found["paper_sharpness_bound"] = float(bounds.paper)
         found["stronger_sharpness_bound"] = float(bounds.stronger)
         found["balanced_sharpness"] = float(balanced_sharpness(objective))
         found["least_sharpness"] = float(least_sharpness(objective).sharpness)

@@ -16,13 +16,12 @@ from thalweg.experiment.pieces import Arrays
 from thalweg.experiment.settings import Experiment
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.storage import provenance
+from thalweg.phases import LEAST_RECORDS, Phase, classify
+from thalweg.quantities import NEVER, TOO_FEW_RECORDS, described
+from thalweg.storage import FORMAT, provenance
 
 KIND = "run"
 """What the attribute `kind` of such a dataset says."""
-
-FORMAT = 1
-"""What its attribute `format` says; counts up whenever names or meanings in it change."""
 
 _MEASURED = (
     "excess", "imbalance", "alignment", "accuracy", "sharpness", "sharpness_error",
@@ -62,7 +61,7 @@ def assemble(
     coordinates: dict[str, Any] = {"learning_rate": list(experiment.training.learning_rate)}
     if found.flow is not None:
         coordinates["flow_time"] = found.flow.times
-    return xr.Dataset(
+    results = xr.Dataset(
         variables,
         coords=coordinates,
         attrs={
@@ -78,6 +77,7 @@ def assemble(
             "seconds": seconds,
         },
     )
+    return described(results)
 
 
 def _of_runs(found: Measurements) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         "distance": (by_run, _padded(found.distances)),
         "diverged_at": (
             "learning_rate",
-            [np.nan if run.diverged_at is None else float(run.diverged_at) for run in runs],
+            [NEVER if run.diverged_at is None else run.diverged_at for run in runs],
         ),
     }
     merged = [low | high for low, high in zip(found.quantities, found.spectra, strict=True)]
@@ -98,7 +98,18 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
             variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
             if found.flow is not None:
                 variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
-    return variables
+    phases = [_phase(run, found.minimum, each) for run, each in zip(runs, merged, strict=False)]
+    return variables | {"phase": ("learning_rate", np.array(phases, np.int8))}
+
+
+def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
+    """What became of one run, by its sharpness where it was measured."""
+    if run.diverged_at is not None:
+        return int(Phase.DIVERGED)
+    if run.steps.size < LEAST_RECORDS:
+        return TOO_FEW_RECORDS
+    sharpness = measured.get("sharpness")
+    return int(classify(run.loss, minimum, run.learning_rate, sharpness, NEVER))
 
 
 def _of_tubes(found: Measurements) -> dict[str, Any]:

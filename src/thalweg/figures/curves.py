@@ -77,7 +77,7 @@ def flow_line(axes: Axes, results: xr.Dataset, name: str) -> None:
 
 def finite(results: xr.Dataset, name: str) -> np.ndarray:
     """All numbers of this name that runs which did not diverge, and the flow, have come to."""
-    steady = results[name].where(results.diverged_at.isnull()).values.ravel()
+    steady = results[name].where(results.diverged_at < 0).values.ravel()
     if not np.isfinite(steady).any():
         steady = results[name].values[:, :1].ravel()  # of the start, if all diverged
     flowing = results[f"flow_{name}"].values if f"flow_{name}" in results else np.zeros(0)

@@ -36,7 +36,7 @@ def _draw_band(axes: Axes, run: xr.Dataset, colour: str) -> None:
 
 
 def _limits(results: xr.Dataset) -> tuple[float, float]:
-    settled = results.distance.where(results.diverged_at.isnull()).values[:, 1:]
+    settled = results.distance.where(results.diverged_at < 0).values[:, 1:]
     values = settled[np.isfinite(settled) & (settled > 0)]
     if not values.size:  # no flow: show what is proven
         values = results.distance_upper.values[:, 1:]

@@ -43,25 +43,20 @@ def phase_map(results: xr.Dataset, rate: str = "learning_rate", scale: str = "sc
 
     Args:
         results: with `phase` over the two dimensions and any others, over which runs are counted.
-            Its attributes, or those of all results, say what its numbers mean (`flag_values`,
-            `flag_meanings`). The variables `paper_sharpness_bound`, `stronger_sharpness_bound` and
-            the sharpness at the start (`initial_sharpness`, or the first record of `sharpness`) are
-            drawn where they are there, as 2 / sharpness.
+            Its attributes say what its numbers mean (`flag_values`, `flag_meanings`); negative
+            ones, of cells without a run, are not drawn. The variables `paper_sharpness_bound`,
+            `stronger_sharpness_bound` and the sharpness at the start (`initial_sharpness`, or the
+            first record of `sharpness`) are drawn where they are there, as 2 / sharpness.
         rate: the dimension of learning rates.
         scale: the other dimension.
     """
     for name in (rate, scale):
         if "phase" not in results or name not in results.phase.dims:
             raise InputError(f"`results` must have a `phase` along the dimension `{name}`.")
-    flags = {**results.attrs, **results.phase.attrs}
-    meanings = dict(
-        zip(
-            np.atleast_1d(flags["flag_values"]).tolist(),
-            flags["flag_meanings"].split(),
-            strict=True,
-        )
-    )
-    found = [value for value in meanings if bool((results.phase == value).any())]
+    flags = results.phase.attrs
+    values = np.atleast_1d(flags["flag_values"]).tolist()
+    meanings = dict(zip(values, flags["flag_meanings"].split(), strict=True))
+    found = [v for v in meanings if v >= 0 and bool((results.phase == v).any())]
     order = sorted(found, key=lambda value: [*_COLOURS, meanings[value]].index(meanings[value]))
     others = [name for name in results.phase.dims if name not in (rate, scale)]
     shares = np.stack(

@@ -14,6 +14,12 @@ from thalweg.report.summary import summary as summary
 from thalweg.report.summary import table as table
 from thalweg.storage import write_results
 from thalweg.storage.files import write_bytes, write_text, writing_to
+from thalweg.storage.sums import digest_of
+
+PAGE = "report.html"
+"""The report, in the folder of a run."""
+
+_SEAL = "<!-- sha256 of all above: "
 
 
 def write(results: xr.Dataset, folder: Path) -> Path:
@@ -40,6 +46,18 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
                 if form == "png" and name != "overview":
                     drawn[name] = picture.getvalue()
             plt.close(figure)
-        report = folder / "report.html"
-        write_text(report, page(results, drawn))
-    return report
+        write_text(folder / PAGE, _sealed(page(results, drawn)))
+    return folder / PAGE
+
+
+def fault_of(report: Path) -> str | None:
+    """What is wrong with a report, as the end of a sentence; None if it is what was written."""
+    if not report.is_file():
+        return "is not there"
+    text, _, seal = report.read_bytes().decode(errors="replace").rpartition(_SEAL)
+    return None if _sealed(text) == text + _SEAL + seal else "is not what was written"
+
+
+def _sealed(text: str) -> str:
+    """The page with its own checksum behind it, in a comment."""
+    return f"{text}{_SEAL}{digest_of(text.encode())} -->\n"

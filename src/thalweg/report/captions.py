@@ -35,7 +35,11 @@ def _about_loss(results: xr.Dataset) -> str:
     text = f"{what}, against time. From {number(start)} {came}"
     if "flow_excess" in results:
         text += f"; the flow comes to {number(float(results.flow_excess[-1]), 2)}"
-    rising = [rate for rate, run in each_run(results) if _rises(run.excess.values)]
+    rising = [
+        rate
+        for rate, run in each_run(results)
+        if int(run.diverged_at) >= 0 or _rises(run.excess.values)
+    ]
     text += f". It rises on the way at {rates_of(rising)}." if rising else ". It never rises."
     if "accuracy" in results:
         best = float(results.accuracy.max())
@@ -105,7 +109,7 @@ def _about_sharpness(results: xr.Dataset) -> str:
 def _about_smallest(results: xr.Dataset) -> str:
     if "smallest_eigenvalue" not in results:
         return ""
-    settled = results.where(results.diverged_at.isnull())
+    settled = results.where(results.diverged_at < 0)
     values = settled.smallest_eigenvalue.values
     if not np.isfinite(values).any():
         values = results.smallest_eigenvalue.values
@@ -135,7 +139,7 @@ def _about_balance(results: xr.Dataset) -> str:
     text += f"{number(start)}; " if start > 1e-12 else "zero up to rounding; "
     changes = []
     for rate, run in each_run(results):
-        if np.isnan(float(run.diverged_at)):
+        if int(run.diverged_at) < 0:
             change = float(np.nanmax(np.abs(run.imbalance.values - start)))
             changes.append((rate, number(change, 2)))
     return text + (
@@ -148,7 +152,7 @@ def _about_alignment(results: xr.Dataset) -> str:
         return ""
     ends = []
     for rate, run in each_run(results):
-        if np.isnan(float(run.diverged_at)):
+        if int(run.diverged_at) < 0:
             ends.append((rate, number(float(run.alignment[-1]))))
     start = float(results.alignment[0, 0])
     text = (
@@ -162,8 +166,6 @@ def _about_alignment(results: xr.Dataset) -> str:
 
 def _rises(values: np.ndarray) -> bool:
     """Whether there is an increase that is more than rounding of the largest value."""
-    if not np.isfinite(values).all():
-        return True
     return bool(np.any(np.diff(values) > 1e-12 * values[0] + _ROUGHLY * values[:-1]))
 
 

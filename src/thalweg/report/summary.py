@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from thalweg.phases import LEAST_RECORDS, Phase, classify
+from thalweg.phases import Phase
+from thalweg.quantities import TOO_FEW_RECORDS
 
 
 def summary(results: xr.Dataset) -> list[dict[str, Any]]:
@@ -14,14 +15,14 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
     for number in range(results.sizes["learning_rate"]):
         run = results.isel(learning_rate=number)
         run = run.isel(record=run.time.notnull().values)
-        rate, diverged = float(run.learning_rate), float(run.diverged_at)
+        rate, diverged = float(run.learning_rate), int(run.diverged_at)
         rows.append(
             {
                 "learning_rate": rate,
                 "edge": 2 / rate,
                 "phase": phase_of(run),
                 "steps": int(run.step[-1]),
-                "diverged_at": None if np.isnan(diverged) else int(diverged),
+                "diverged_at": None if diverged < 0 else diverged,
                 "loss": _last(run, "loss"),
                 "excess_loss": _last(run, "excess"),
                 "accuracy": _last(run, "accuracy"),
@@ -38,14 +39,8 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
 
 def phase_of(run: xr.Dataset) -> Phase | None:
     """What became of one run; None where it has too few records to say."""
-    if not np.isnan(float(run.diverged_at)):
-        return Phase.DIVERGED
-    if run.sizes["record"] < LEAST_RECORDS:
-        return None
-    sharpness = run.sharpness.values if "sharpness" in run else None
-    return Phase(
-        int(classify(run.loss.values, float(run.minimum), float(run.learning_rate), sharpness))
-    )
+    found = int(run.phase)
+    return None if found == TOO_FEW_RECORDS else Phase(found)
 
 
 def table(results: xr.Dataset) -> list[dict[str, str]]:

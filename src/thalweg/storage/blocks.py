@@ -5,9 +5,8 @@ blocks are there they are put together into one Zarr store, a window of the grid
 memory does not grow with the number of runs; then the blocks go.
 """
 
-import json
+import logging
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,25 +18,30 @@ import xarray as xr
 import zarr
 from jaxtyping import Float, Int
 from numcodecs import Zstd
-from zarr.storage import ZipStore
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg.quantities import attributes_of, stored_as
 from thalweg.storage.contents import MANIFEST, RESULTS, attributes
 from thalweg.storage.files import (
     left_of,
     remove,
     remove_at_once,
     remove_parts,
-    write_file,
+    write_bytes,
     write_folder,
-    write_text,
     writing_to,
 )
 from thalweg.storage.layout import Layout, Window
+from thalweg.storage.sealed import read_record, sealed, unsealed, write_record
+from thalweg.storage.sums import DamageError
 
-_BLOCKS, _FORMAT = "blocks", 1
+_BLOCKS, _FORMAT = "blocks", 2
 _BLOCK_NAME = re.compile(r"(\d{6,})\.zarr\.zip")
 _AT_HAND = 32  # blocks in memory while windows are filled
+_ALL: Any = {"write_empty_chunks": True}  # what is not there is missing, to every reader
+_log = logging.getLogger(__name__)
 
 
 Variable = tuple[tuple[str, ...], tuple[int, ...]]
@@ -85,9 +89,11 @@ class BlockStore:
     def read(cls, folder: Path) -> "BlockStore":
         """The store that a folder's manifest describes."""
         try:
-            held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            held = read_record(folder / MANIFEST)
             if held["format"] != _FORMAT:
-                raise KeyError(f"format {held['format']}")
+                raise DamageError(
+                    f"another version of thalweg wrote it, in format {held['format']}"
+                )
             layout = Layout.from_json(held["layout"])
             return cls(folder, held["identity"], layout, held["blocks"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -119,7 +125,7 @@ class BlockStore:
         with writing_to(self.folder):
             self._remove_blocks()
             self._blocks.mkdir(parents=True, exist_ok=True)
-            write_text(self.folder / MANIFEST, json.dumps(held, indent=1))
+            write_record(self.folder / MANIFEST, held)
 
     def clean(self) -> None:
         """Remove what an interrupted writer left behind."""
@@ -140,16 +146,31 @@ class BlockStore:
             remove(self.folder / MANIFEST)
 
     def done(self) -> set[int]:
-        """The numbers of the blocks that are there; a damaged one is not."""
-        found = {_number(path.name): path for path in self._files()}
-        wanted = (number for number in range(self.count) if number in found)
-        return {number for number in wanted if zipfile.is_zipfile(found[number])}
+        """The numbers of the blocks that are there; a damaged one is not, and that is said."""
+        whole, damaged = self.checked()
+        for name in damaged:
+            _log.warning("%s of %s is damaged and will be computed again.", name, self.folder)
+        return whole
+
+    def checked(self) -> tuple[set[int], list[str]]:
+        """The numbers of the blocks that are there and whole, and the names of damaged ones."""
+        whole, damaged = set(), []
+        for path in sorted(self._files()):
+            number = _number(path.name)
+            if number is None or number >= self.count:
+                continue
+            try:
+                unsealed(path)
+                whole.add(number)
+            except (DamageError, OSError):
+                damaged.append(path.name)
+        return whole, damaged
 
     def write(self, number: int, block: Block) -> None:
         """Put a block in place."""
         with writing_to(self.folder):
             self._blocks.mkdir(parents=True, exist_ok=True)
-            write_file(self._path(number), lambda part: _write_block(part, block))
+            write_bytes(self._path(number), _packed(block))
 
     def assemble(self) -> None:
         """Put all blocks together, then remove them."""
@@ -159,18 +180,21 @@ class BlockStore:
 
     def unfinished(self) -> xr.Dataset:
         """What there is so far, in memory; NaN where nothing is."""
-        done = sorted(self.done())
+        whole, damaged = self.checked()
+        done = sorted(whole)
         empty = self.layout.dataset().assign_attrs(
-            unfinished=f"{len(done)} of {self.count} blocks are done"
+            unfinished=f"{len(done)} of {self.count} blocks are done", damaged=damaged
         )
-        arrays = {
-            name: np.full(shape, np.nan) for name, (_, shape) in self._variables(done).items()
-        }
-        for window, parts in self._filled(done):
+        variables = self._variables(done)
+        arrays = {name: _unset(name, shape) for name, (_, shape) in variables.items()}
+        for window, parts in self._filled(done, variables):
             for name, part in parts.items():
                 arrays[name][window] = part
         return empty.assign(
-            {name: (dims, arrays[name]) for name, (dims, _) in self._variables(done).items()}
+            {
+                name: (dims, arrays[name], attributes_of(name))
+                for name, (dims, _) in variables.items()
+            }
         )
 
     @property
@@ -206,8 +230,9 @@ class BlockStore:
     def _write_results(self, path: Path) -> None:
         numbers = list(range(self.count))
         self.layout.dataset().to_zarr(path, mode="w", zarr_format=2, consolidated=False)
-        arrays = create_variables(path, self.layout, self._variables(numbers))
-        for window, parts in self._filled(numbers):
+        variables = self._variables(numbers)
+        arrays = create_variables(path, self.layout, variables)
+        for window, parts in self._filled(numbers, variables):
             for name, part in parts.items():
                 arrays[name][window] = part
         zarr.consolidate_metadata(path, zarr_format=2)
@@ -219,41 +244,50 @@ class BlockStore:
             index.block[cells], index.row[cells] = number, np.arange(cells.size)
         return index
 
-    def _filled(self, numbers: list[int]) -> Iterator[tuple[Window, dict[str, np.ndarray]]]:
+    def _filled(
+        self, numbers: list[int], variables: Mapping[str, Variable]
+    ) -> Iterator[tuple[Window, dict[str, np.ndarray]]]:
         """Window by window, what there is to put there."""
-        if not numbers:
-            return
-        index = self._index(numbers)
+        index, dims = self._index(numbers), len(self.layout.dims)
         block_at = lru_cache(_AT_HAND)(lambda number: _read_block(self._path(number)))
         for window in self.layout.windows():
             cells = self.layout.cells(window)
             owners, rows = index.block[cells], index.row[cells]
-            parts: dict[str, np.ndarray] = {}
+            parts = {
+                name: _unset(name, cells.shape + shape[dims:])
+                for name, (_, shape) in variables.items()
+            }
             for number in np.unique(owners[owners >= 0]):
                 block, here = block_at(int(number)), owners == number
                 for name, values in {**block.numbers, **block.paths}.items():
-                    empty = np.full(cells.shape + values.shape[1:], np.nan)
-                    parts.setdefault(name, empty)[here] = values[rows[here]]
+                    parts[name][here] = values[rows[here]]
             yield window, parts
 
 
 def create_variables(
     path: Path, layout: Layout, variables: Mapping[str, Variable]
 ) -> dict[str, zarr.Array]:
-    """Arrays of NaN on the grid of a Zarr store, to be filled window by window."""
+    """Arrays on the grid of a Zarr store, each window of which is to be filled."""
     group = zarr.open_group(path, mode="a")
     return {
         name: group.create_array(
             name,
             shape=shape,
             chunks=layout.chunks + shape[len(layout.dims) :],
-            dtype="float64",
-            fill_value=np.nan,
+            dtype=stored_as(name).dtype,
+            # An integer that stood for what is missing would be read back as NaN.
+            fill_value=np.nan if stored_as(name).dtype == "float64" else None,
             compressors=Zstd(3),
-            attributes={"_ARRAY_DIMENSIONS": list(dims)},
+            config=_ALL,
+            attributes={"_ARRAY_DIMENSIONS": list(dims), **attributes_of(name)},
         )
         for name, (dims, shape) in variables.items()
     }
+
+
+def _unset(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Room for a quantity, with what it is where there is no run."""
+    return np.full(shape, stored_as(name).missing, stored_as(name).dtype)
 
 
 def _number(name: str | None) -> int | None:
@@ -262,33 +296,41 @@ def _number(name: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def _write_block(path: Path, block: Block) -> None:
-    """A Zarr group in one file: cells, all numbers side by side, all paths side by side."""
-    store = ZipStore(path, mode="w")
+def _packed(block: Block) -> bytes:
+    """A Zarr group in one file: cells, all numbers side by side, all paths side by side.
+
+    It is made in memory, for a file that a full disk cuts short cannot be closed in peace.
+    """
+    store = MemoryStore()
     names = {"numbers": list(block.numbers), "paths": list(block.paths)}
     group = zarr.create_group(store, zarr_format=2, attributes=names)
     arrays = {"cells": block.cells}
     for kind, held in (("numbers", block.numbers), ("paths", block.paths)):
         arrays[kind] = np.stack(list(held.values()))
     for name, array in arrays.items():
-        group.create_array(name, data=array, chunks=array.shape, compressors=Zstd(3))
-    store.close()
+        group.create_array(name, data=array, chunks=array.shape, compressors=Zstd(3), config=_ALL)
+    return sealed({name: part.to_bytes() for name, part in store._store_dict.items()})
 
 
 def _read_block(path: Path, only_cells: bool = False) -> Block:
-    store = ZipStore(path, mode="r")
+    buffer = default_buffer_prototype().buffer
     try:
-        group = zarr.open_group(store, mode="r")
-        cells = np.asarray(_array(group, "cells")[...])
-        if only_cells:
-            return Block(cells, {}, {})
-        held = []
-        for kind in ("numbers", "paths"):
-            names: Any = group.attrs[kind]
-            held.append(dict(zip(names, np.asarray(_array(group, kind)[...]), strict=True)))
-        return Block(cells, held[0], held[1])
-    finally:
-        store.close()
+        members = unsealed(path)
+    except DamageError as error:
+        raise DamageError(
+            f"The blocks in {path.parent} must be what was written there, but {error}; run the "
+            "same command again to compute it anew."
+        ) from error
+    parts = {name: buffer.from_bytes(part) for name, part in members.items()}
+    group = zarr.open_group(MemoryStore(parts), mode="r")
+    cells = np.asarray(_array(group, "cells")[...])
+    if only_cells:
+        return Block(cells, {}, {})
+    held = []
+    for kind in ("numbers", "paths"):
+        names: Any = group.attrs[kind]
+        held.append(dict(zip(names, np.asarray(_array(group, kind)[...]), strict=True)))
+    return Block(cells, held[0], held[1])
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg.storage.sums import write_sums
 
 PART = ".part"
 """Names that end so are unfinished."""
@@ -70,13 +71,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Put a folder in place once `write` has made all of it; one that was there is replaced."""
+    """Put a folder in place once `write` has made all of it; one that was there is replaced.
+
+    Checksums of all that it holds are added.
+    """
     part, old = _part_of(path), _old_of(path)
     _restore(path)
     remove_parts(path)
     remove(part)
     try:
         write(part)
+        write_sums(part)
         for each in [*part.rglob("*"), part]:
             _to_disk(each)
         if path.exists():
@@ -160,6 +165,18 @@ def only_writer(folder: Path) -> Iterator[None]:
         except OSError:
             pass  # some network disks know no locks; renaming is still atomic
         yield
+
+
+def is_written_to(folder: Path) -> bool:
+    """Whether another command is at work in a folder."""
+    try:
+        with (folder / LOCK).open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no lock, or a disk that knows none
+    return False
 
 
 def _part_of(path: Path) -> Path:

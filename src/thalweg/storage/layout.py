@@ -4,7 +4,7 @@ A *cell* is one point of the grid that the dimensions span, counted with the las
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Int
+
+from thalweg.quantities import attributes_of
 
 _CELLS_AT_ONCE = 4096
 
@@ -27,11 +29,13 @@ class Layout:
         coords: each coordinate's dimension ("" for a number that all runs share) and its values.
             A dimension's own coordinate has its name.
         attrs: what the dataset says about itself.
+        long_names: what coordinates are, where that is not known from their names.
     """
 
     dims: tuple[str, ...]
     coords: Mapping[str, tuple[str, tuple[Any, ...]]]
     attrs: Mapping[str, Any]
+    long_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,22 +74,32 @@ class Layout:
 
     def dataset(self) -> xr.Dataset:
         """The grid without anything on it."""
-        coords = {
-            name: ((dim,), np.asarray(_numbers(values))) if dim else _numbers(values)[0]
-            for name, (dim, values) in self.coords.items()
-        }
+        coords = {}
+        for name, (dim, values) in self.coords.items():
+            array = np.asarray(_numbers(values) if dim else _numbers(values)[0])
+            coords[name] = ((dim,) if dim else (), array, self._described(name, array))
         return xr.Dataset(coords=coords, attrs=dict(self.attrs))
+
+    def _described(self, name: str, values: np.ndarray) -> dict[str, Any]:
+        said = {"long_name": self.long_names[name]} if name in self.long_names else {}
+        units = {"units": "1"} if said and values.dtype.kind in "iuf" else {}
+        return {**said, **units, **attributes_of(name)}
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         coords = {name: [dim, list(values)] for name, (dim, values) in self.coords.items()}
-        return {"dims": list(self.dims), "coords": coords, "attrs": dict(self.attrs)}
+        return {
+            "dims": list(self.dims),
+            "coords": coords,
+            "attrs": dict(self.attrs),
+            "long_names": dict(self.long_names),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Layout":
         """From what `to_json` gave."""
         coords = {name: (dim, tuple(values)) for name, (dim, values) in data["coords"].items()}
-        return cls(tuple(data["dims"]), coords, data["attrs"])
+        return cls(tuple(data["dims"]), coords, data["attrs"], data["long_names"])
 
 
 def _numbers(values: tuple[Any, ...]) -> list[Any]:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import xarray as xr
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.storage.blocks import BlockStore
-from thalweg.storage.contents import MANIFEST, RESULTS
+from thalweg.storage.contents import MANIFEST, RESULTS, explain, holds
 from thalweg.storage.files import standing, write_folder, writing_to
+from thalweg.storage.sums import DamageError, require_whole
+
+FORMAT = 2
+"""The attribute `format` of all results; counts up whenever names or meanings in them change."""
 
 
 def open_results(path: str | Path) -> xr.Dataset:
@@ -26,16 +30,21 @@ def open_results(path: str | Path) -> xr.Dataset:
     inside = standing(folder / RESULTS)
     if (folder / MANIFEST).is_file() and not inside.exists():
         return BlockStore.read(folder).unfinished()
-    store = inside if inside.is_dir() else standing(folder)
-    if not any((store / name).exists() for name in (".zgroup", ".zmetadata", "zarr.json")):
-        raise InputError(
-            f"Results must be a folder that `thalweg run`, `sweep` or `reproduce` has written, got "
-            f"{folder}, which holds no {RESULTS}."
-            if folder.is_dir()
-            else f"Results must be a folder, got {folder}, which does not exist."
-        )
+    if holds(folder) is None:
+        raise InputError(explain(folder))
+    return open_whole(inside if inside.is_dir() else standing(folder))
+
+
+def open_whole(store: Path) -> xr.Dataset:
+    """A store, once all of it is known to be what was written."""
     try:
+        require_whole(store)
         return xr.open_zarr(store, chunks=None)
+    except DamageError as error:
+        raise DamageError(
+            f"The results in {store} must be what was written there, but {error}; take them from a "
+            "copy, or remove them and give their command again."
+        ) from error
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"The results in {store} cannot be read: {error}.") from error
 
@@ -50,7 +59,8 @@ def write_results(results: xr.Dataset, folder: Path) -> Path:
 
 
 def _to_zarr(results: xr.Dataset, path: Path) -> None:
-    results.to_zarr(path, mode="w", zarr_format=2, consolidated=True)
+    # All chunks, for one that is left out looks to other readers like one that was lost.
+    results.to_zarr(path, mode="w", zarr_format=2, consolidated=True, write_empty_chunks=True)
 
 
 def provenance() -> dict[str, str]:

@@ -9,9 +9,11 @@ from importlib import import_module
 
 from thalweg import data
 from thalweg._checks import InputError
+from thalweg.studies.begun import begun_in as begun_in
 from thalweg.studies.conducting import Outcome as Outcome
 from thalweg.studies.conducting import conduct as conduct
 from thalweg.studies.conducting import publish as publish
+from thalweg.studies.conducting import recalled as recalled
 from thalweg.studies.study import AbstractStudy as AbstractStudy
 from thalweg.studies.study import Finding as Finding
 from thalweg.studies.study import Size as Size

@@ -6,7 +6,7 @@ import platform
 import shutil
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import matplotlib.pyplot as plt
 import xarray as xr
 
 from thalweg._checks import InputError
-from thalweg._version import __version__
-from thalweg.storage import open_results, provenance, write_results
+from thalweg.storage import FORMAT, holds, open_results, provenance, write_results
 from thalweg.storage.files import only_writer, write_text, writing_to
-from thalweg.studies.parts import Parts
+from thalweg.studies.begun import Note, forget_note
+from thalweg.studies.parts import Parts, key_of
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
 
@@ -45,8 +45,7 @@ class Outcome:
     @property
     def command(self) -> str:
         """What reproduces it."""
-        words = ["thalweg reproduce", self.study.name, f"--{self.size.value}"]
-        return " ".join([*words, *(f"--variant {name}" for name in self.variants)])
+        return Note(self.study.name, self.size.value, self.variants, "").command
 
     @property
     def confirmed(self) -> bool:
@@ -68,11 +67,29 @@ def conduct(
         raise InputError("Studies must run with 64 bits, got JAX_ENABLE_X64=0; unset it.")
     sized = study.chosen(size, variants)
     folder = out / "-".join([study.name, size.value, *variants])
+    note = Note(study.name, size.value, tuple(variants), key_of(_settings(sized)))
     with only_writer(folder):
-        results = _finished(folder, _settings(sized))
+        results = _finished(folder, note.settings)
         if results is None:
-            results = _computed(sized, size, folder, progress)
+            results = _computed(sized, note, folder, progress)
         return present(study, size, results, folder, variants)
+
+
+def recalled(study: type[AbstractStudy], results: xr.Dataset, folder: Path, draw: bool) -> Outcome:
+    """What a study has come to, from its stored data alone."""
+    said = results.attrs
+    size, variants = Size(said["size"]), tuple(said["variants"])
+    sized = study.chosen(size, variants)
+    if said["settings"] != key_of(_settings(sized)):
+        raise InputError(
+            f"The study in {folder} must be of this version of thalweg to be shown, but thalweg "
+            f"{said['thalweg']} computed it otherwise; reproduce it again, or read it by "
+            "`thalweg.open`."
+        )
+    if draw:
+        return present(study, size, results.load(), folder, variants)
+    findings = sized.findings(results.load())
+    return Outcome(study, size, findings, [], float(said["seconds"]), folder, variants)
 
 
 def present(
@@ -163,69 +180,45 @@ def _fields(study: AbstractStudy) -> dict[str, Any]:
     return {each.name: getattr(study, each.name) for each in fields(study)}
 
 
-def _key(settings: Any) -> str:
-    return json.dumps([__version__, settings], sort_keys=True, default=str)
-
-
-def _computed(study: AbstractStudy, size: Size, folder: Path, progress: Progress) -> xr.Dataset:
+def _computed(study: AbstractStudy, note: Note, folder: Path, progress: Progress) -> xr.Dataset:
     """The data, from parts that are there and others; they are on disk afterwards."""
-    settings = _settings(study)
-    started, parts = clock.perf_counter(), Parts(folder / "parts", settings)
-    before = _seconds_so_far(folder, settings)
+    begun, parts = note.resumed(folder), Parts(folder / "parts", _settings(study))
+    started = clock.perf_counter()
 
-    def spent() -> float:
-        return before + clock.perf_counter() - started
+    def spent() -> Note:
+        return replace(begun, seconds=begun.seconds + clock.perf_counter() - started)
 
     def noted(stage: str, share: float) -> None:
         # Now and then, for a killed process does not say how long it took.
-        _note_seconds(folder, settings, spent())
+        spent().write(folder)
         progress(stage, share)
 
+    begun.write(folder)
     try:
         results = study.compute(parts, noted)
     finally:
-        _note_seconds(folder, settings, spent())
-    results.attrs |= _provenance(study, size, settings, spent())
+        spent().write(folder)
+    results.attrs |= _provenance(spent())
     write_results(results, folder)
     parts.clear()
-    _forget_seconds(folder)
+    forget_note(folder)
     return results
 
 
-def _finished(folder: Path, settings: Any) -> xr.Dataset | None:
+def _finished(folder: Path, key: str) -> xr.Dataset | None:
     """The data of an earlier run with the same settings, if there are."""
-    if not (folder / "results.zarr").exists():
+    if holds(folder) is None:
         return None
     results = open_results(folder).load()
-    return results if results.attrs.get("settings") == _key(settings) else None
+    return results if results.attrs.get("settings") == key else None
 
 
-def _seconds_so_far(folder: Path, settings: Any) -> float:
-    place = folder / "seconds.json"
-    if place.exists():
-        noted = json.loads(place.read_text(encoding="utf-8"))
-        if noted["settings"] == _key(settings):
-            return noted["seconds"]
-    return 0.0
-
-
-def _note_seconds(folder: Path, settings: Any, seconds: float) -> None:
-    text = json.dumps({"settings": _key(settings), "seconds": seconds})
-    with writing_to(folder):
-        write_text(folder / "seconds.json", text)
-
-
-def _forget_seconds(folder: Path) -> None:
-    """They are in the results now; those of another run would be added to them."""
-    (folder / "seconds.json").unlink(missing_ok=True)
-
-
-def _provenance(study: AbstractStudy, size: Size, settings: Any, seconds: float) -> dict[str, Any]:
+def _provenance(note: Note) -> dict[str, Any]:
     return {
-        "study": study.name,
-        "size": size.value,
-        "settings": _key(settings),
-        "seconds": seconds,
+        "kind": "study",
+        "format": FORMAT,
+        **asdict(note),
+        "variants": list(note.variants),
         **provenance(),
         "machine": f"{os.cpu_count()} cores of {platform.machine()}",
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

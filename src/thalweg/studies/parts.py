@@ -6,6 +6,7 @@ are not seen.
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import xarray as xr
 
 from thalweg._version import __version__
 from thalweg.storage.files import remove, write_folder, writing_to
+from thalweg.storage.sums import DamageError, require_whole
+
+_log = logging.getLogger(__name__)
 
 
 class Parts:
@@ -21,19 +25,18 @@ class Parts:
 
     def __init__(self, folder: Path, settings: Any):
         """Keep parts in a folder, under a key made of these settings and the version."""
-        text = json.dumps([__version__, settings], sort_keys=True, default=str)
-        self._folder = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._folder = _place(folder, key_of(settings))
 
     def get(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         """The part of this name: read if it is there, computed and kept if it is not."""
         place = self._folder / f"{name}.zarr"
-        if not place.exists():
+        if not _is_there(place):
             part = compute()
             with writing_to(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_folder(place, lambda path: _write(part, path))
         # Without its encoding: the width of its words would cut those it is joined with.
-        return xr.open_zarr(place, chunks=None, consolidated=False).load().drop_encoding()
+        return xr.open_zarr(place, chunks=None).load().drop_encoding()
 
     def gather(
         self,
@@ -56,5 +59,38 @@ class Parts:
         remove(self._folder)
 
 
+def key_of(settings: Any) -> str:
+    """All that data depend on: the settings, and the version that computes with them."""
+    return json.dumps([__version__, settings], sort_keys=True, default=str)
+
+
+def checked_parts(folder: Path, key: str) -> tuple[int, list[str]]:
+    """How many parts with this key are there and whole, and the names of those that are damaged."""
+    whole, damaged = 0, []
+    for part in sorted(_place(folder, key).glob("*.zarr")):
+        try:
+            require_whole(part)
+            whole += 1
+        except DamageError as error:
+            damaged.append(f"{part.name} ({error})")
+    return whole, damaged
+
+
+def _place(folder: Path, key: str) -> Path:
+    return folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _is_there(place: Path) -> bool:
+    """Whether a part is kept and whole; a damaged one counts as lost, and that is said."""
+    if not place.exists():
+        return False
+    try:
+        require_whole(place)
+    except DamageError as error:
+        _log.warning("%s is damaged (%s) and is computed again.", place, error)
+        return False
+    return True
+
+
 def _write(part: xr.Dataset, path: Path) -> None:
-    part.to_zarr(path, mode="w", zarr_format=2, consolidated=False)
+    part.to_zarr(path, mode="w", zarr_format=2, consolidated=True, write_empty_chunks=True)

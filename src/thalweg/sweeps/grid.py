@@ -16,6 +16,7 @@ from jaxtyping import Int
 
 from thalweg._checks import InputError
 from thalweg.experiment import Experiment
+from thalweg.experiment.files import field_description
 from thalweg.sweeps.axes import RATE, Axis, point_key, read_axes
 
 _LARGEST = 2**31  # cells; their numbers alone would take 16 GB
@@ -68,12 +69,22 @@ class Grid:
 
     def coordinates(self) -> dict[str, tuple[str, tuple[Any, ...]]]:
         """Each coordinate's dimension and values, dimensions first."""
-        fields = [field for dimension in self.dimensions for field in dimension.fields]
         found = {each.name: (each.name, _column(each, 0)) for each in self.dimensions}
         for each in self.dimensions:
             for number, field in enumerate(each.fields[1:], start=1):
-                found[_short(field, fields)] = (each.name, _column(each, number))
+                found[_short(field, self._fields)] = (each.name, _column(each, number))
         return found
+
+    def long_names(self) -> dict[str, str]:
+        """What each coordinate is: the description of its field."""
+        firsts = {each.name: each.fields[0] for each in self.dimensions}
+        others = [field for each in self.dimensions for field in each.fields[1:]]
+        named = {**firsts, **{_short(field, self._fields): field for field in others}}
+        return {name: field_description(field) for name, field in named.items()}
+
+    @property
+    def _fields(self) -> list[str]:
+        return [field for dimension in self.dimensions for field in dimension.fields]
 
 
 def read_grid(experiment: Experiment) -> Grid:

@@ -15,6 +15,7 @@ import zarr
 from jaxtyping import Int
 
 from thalweg._checks import InputError
+from thalweg.quantities import stored_as
 from thalweg.storage import open_results
 from thalweg.storage.blocks import create_variables
 from thalweg.storage.contents import RESULTS
@@ -95,8 +96,10 @@ def _united(parts: tuple[xr.Dataset, xr.Dataset]) -> Layout:
             coords[name] = _beside(name, parts, coords)
     attrs = dict(parts[0].attrs) | {"merged": "yes", "grid_digest": "", "data_digest": ""}
     attrs["data_files"] = json.dumps(_data_files(parts[0]) | _data_files(parts[1]))
-    attrs.pop("unfinished", None)
-    layout = Layout(dims, coords, attrs)
+    for name in ("unfinished", "damaged"):
+        attrs.pop(name, None)
+    long_names = {name: part.attrs.get("long_name", "") for name, part in parts[0].coords.items()}
+    layout = Layout(dims, coords, attrs, {str(name): said for name, said in long_names.items()})
     cells = [_cells(part, layout) for part in parts]
     runs = {"runs": np.union1d(*cells).size, "runs_merged": [each.size for each in cells]}
     return replace(layout, attrs=attrs | runs)
@@ -156,7 +159,11 @@ def _in_window(
         dim: list(layout.coords[dim][1][part])
         for dim, part in zip(layout.dims, window, strict=True)
     }
-    shown = [part.drop_vars(set(part.coords) - set(wanted)).reindex(wanted) for part in parts]
+    missing = {str(name): stored_as(str(name)).missing for name in parts[0].data_vars}
+    shown = [
+        part.drop_vars(set(part.coords) - set(wanted)).reindex(wanted, fill_value=missing)
+        for part in parts
+    ]
     shown = [
         part.pad(record=(0, records - part.sizes["record"])).transpose(*layout.dims, "record")
         for part in shown

@@ -12,8 +12,7 @@ import xarray as xr
 
 from thalweg._checks import InputError
 from thalweg.experiment import Experiment, to_toml
-from thalweg.phases import FLAGS
-from thalweg.storage import open_results, provenance
+from thalweg.storage import FORMAT, open_results, provenance
 from thalweg.storage.blocks import BlockStore
 from thalweg.storage.contents import MANIFEST, kind_of
 from thalweg.storage.files import only_writer, write_text, writing_to
@@ -131,7 +130,8 @@ def _require_same(old: BlockStore, new: BlockStore) -> None:
 def _require_own_results(new: BlockStore, replaced: bool) -> None:
     """Refuse a store that is not this sweep's; one of a sweep is fine if it is to be replaced."""
     kind = kind_of(new.results)
-    if kind is None or new.complete or (replaced and kind == "sweep"):
+    # One that is too damaged to say what it is lies beside the manifest of a sweep.
+    if kind is None or new.complete or (replaced and kind in ("sweep", "unknown")):
         return
     raise InputError(
         f"{new.folder} must be a folder of this sweep or a new one, but holds the results of "
@@ -166,11 +166,12 @@ def layout(plan: Plan) -> Layout:
         "runs": len(plan.grid.points),
         "fields": json.dumps({each.name: each.fields for each in plan.grid.dimensions}),
         "data_files": json.dumps(plan.data_files),
-        **FLAGS,
+        "format": FORMAT,
         **identity(plan),
         **provenance(),
     }
-    return Layout(tuple(each.name for each in plan.grid.dimensions), coords, attrs)
+    names = tuple(each.name for each in plan.grid.dimensions)
+    return Layout(names, coords, attrs, plan.grid.long_names())
 
 
 def _write_experiment(experiment: Experiment, out: Path) -> None:

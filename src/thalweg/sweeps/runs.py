@@ -1,16 +1,16 @@
 """One block of a sweep: its starts, its descents side by side, and what is measured of each run.
 
-Per run one number each:
+Per run one number each, as `quantities` describes them:
 
     last_step                             how many steps it took
-    diverged_at                           the first step whose loss is not finite; NaN if none
+    diverged_at                           the first step whose loss is not finite; -1 if none
     minimum                               of the loss over all weights; NaN where unknown
     final_loss, excess_loss               at the last step, and how far that is above the minimum
     squared_distance                      |W_N ... W_1 - M*|_F^2 at the last step
     {initial,final}_sharpness             largest eigenvalue of the Hessian at both ends of the run
     {initial,final}_smallest_eigenvalue   the smallest one; all four with `_error` behind the name
     largest_sharpness, lowest_eigenvalue  over all points at which they were measured
-    phase                                 what became of it, see `phases`; NaN for too few records
+    phase                                 what became of it, see `phases`; -2 for too few records
     {paper,stronger}_sharpness_bound      what no minimiser is flatter than; NaN where unknown
 
 and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `smallest_eigenvalue`.
@@ -39,11 +39,12 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, classify
 from thalweg.problem import Regression, TargetMatrix
+from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
 from thalweg.sweeps.starts import starts_of
 
-COMPUTATION = 2
+COMPUTATION = 3
 """Counts up whenever this package finds other numbers for the same runs."""
 
 _POINTS_AT_ONCE = 96  # as many as one set of lanes of `spectrum_along`
@@ -132,10 +133,9 @@ def _losses(
     minimum = least_loss(built)
     final = run.loss[:, -1]
     ones = np.ones_like(final)
-    diverged = run.divergence_step.astype(float)
     numbers = {
         "last_step": ones * float(run.steps[-1]),
-        "diverged_at": np.where(diverged < 0, np.nan, diverged),
+        "diverged_at": run.divergence_step.astype(float),
         "minimum": ones * minimum,
         "final_loss": final,
         "excess_loss": final - minimum,
@@ -162,7 +162,7 @@ def _phases(
     """The phase of every run, by the sharpness where it is known."""
     records = run.steps.size
     if records < LEAST_RECORDS:
-        return {"phase": np.full(run.loss.shape[0], np.nan)}
+        return {"phase": np.full(run.loss.shape[0], float(TOO_FEW_RECORDS))}
     sharpness = np.full(run.loss.shape, np.nan)
     if "sharpness" in paths:
         sharpness = paths["sharpness"][:, :records]
