@@ -161,8 +161,9 @@ def test_what_claim_3_does_not_cover_is_said_with_the_margin():
     assert few.margin == -1
     greedy = MarginOfGaussianStart(margin=1e-20).check(gaussian_case([20, 5, 1], 5e-4))
     assert greedy.first_failure.statement.startswith("c <=")
-    none = MarginOfGaussianStart(margin=0.0).check(gaussian_case([20, 5, 1], 5e-4))
-    assert none.first_failure.statement == "0 < c"
+    for margin in (0.0, -1.0):
+        none = MarginOfGaussianStart(margin=margin).check(gaussian_case([20, 5, 1], 5e-4))
+        assert none.first_failure.statement == "0 < c"
     two = theorem.check(gaussian_case([20, 5, 2], 1e-4))
     assert two.first_failure.statement == "there is one output"
 

@@ -135,6 +135,13 @@ def test_small_and_large_starts_are_both_unlikely():
     assert large < best / 3
 
 
+def test_a_start_that_no_sample_makes_likely_has_no_hits():
+    """At s = 1e-12 imbalances of the order of s^2 would have to be below s^4."""
+    found = joint_probability((1, 1, 1), [1e-12, 0.88], 16.0, samples=1000, seed=7)
+    assert (found.hits[0, 0], found.estimate[0, 0], found.error[0, 0]) == (0, 0.0, 0.0)
+    assert 0 < found.hits[0, 1] <= 1000
+
+
 def test_more_samples_of_one_seed_are_reproducible_and_chunked():
     once = joint_probability((2, 2, 1), 0.5, 1.0, samples=60_000, seed=8)
     again = joint_probability((2, 2, 1), 0.5, 1.0, samples=60_000, seed=8)

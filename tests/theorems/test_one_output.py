@@ -199,6 +199,18 @@ def test_a_flow_that_was_followed_is_there_in_time():
     np.testing.assert_allclose(flow.weights[0], exact[0], atol=1e-6)  # tolerance 1e-8 per step
 
 
+@pytest.mark.statement("elkabetz2021:prop14", "holds")
+def test_a_loss_that_is_zero_up_to_rounding_meets_any_target():
+    """What is left of the loss is rounding of what it was at the start, even if most is."""
+    case = case_of(0.15, 0.5, target_loss=1e-60)
+    late = 1.01 * float(answers(FlowConverges().check(case))[Question.TIME])
+    flow = tw.flow(case.objective, case.weights, times=[0.0, 0.9 * late, late], rtol=1e-10)
+    assert flow.loss[-1] < 1e-18 < flow.loss[0]
+    certificate = FlowConverges().check(replace(case, flow=flow))
+    assert certificate.conclusions[0].statement.startswith("the flow's loss <= the target")
+    assert not certificate.conclusions[0].fails
+
+
 @pytest.mark.statement("elkabetz2021:prop14", "fails")
 def test_no_target_no_time():
     certificate = FlowConverges().check(replace(case_of(0.1, 0.3), target_loss=None))
@@ -274,6 +286,9 @@ def test_a_run_is_compared_where_the_rate_is_covered():
     assert certificate.verdict is Verdict.CONFIRMED
     (claim,) = certificate.conclusions  # the target is above the loss of the start
     assert claim.statement == "steps to the target loss <= k"
+    # A target is met where it is equalled, as the start's own loss is by the start.
+    equal = replace(case, learning_rate=1e-30, run=run, target_loss=float(run.loss[0]))
+    assert [c.statement for c in DescentConverges().conclusions(equal)] == [claim.statement]
     fast = tw.descend(case.objective, case.weights, learning_rate=0.1, steps=200)
     assert fast.loss[-1] < 1e-6  # it converges, but nothing is promised of it
     stranger = replace(case, learning_rate=2e-30, run=run)  # a run with other steps says nothing

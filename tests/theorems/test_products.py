@@ -187,8 +187,11 @@ def test_bounds_that_are_no_bounds_are_refused():
     certificate = PowersOfProducts().check(small)
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     np.testing.assert_allclose(certificate.first_failure.margin, -0.01, rtol=1e-9)
-    certificate = PowersOfProducts().check(Chain(layers, layer_norm=0.1))
+    # One layer above the bound is enough.
+    unequal = Chain([np.eye(2), 2 * np.eye(2)], layer_norm=1.5)
+    certificate = PowersOfProducts().check(unequal)
     assert certificate.first_failure.statement == "|W_j|_2 <= M"
+    assert certificate.first_failure.margin == -0.5
 
 
 @pytest.mark.statement("arora2019:lemma6", "holds")
@@ -319,6 +322,15 @@ def test_square_products_gain_the_depth():
     assert losses[2] <= 1e-3
     # At the start the loss falls like exp(-2 N sigma_min^p t), and sigma_min = 1 there.
     np.testing.assert_allclose(np.log(losses[0] / losses[1]) / 1e-4, 4.0, rtol=1e-3)
+
+
+@pytest.mark.statement("arora2019:eq11", "holds")
+def test_a_flow_that_has_not_moved_says_nothing_about_the_product():
+    objective = tw.Objective(tw.LinearNetwork([2, 2, 2]), tw.TargetMatrix(1.2 * np.eye(2)))
+    case = Case(objective, (np.eye(2),) * 2)
+    still = replace(case, flow=tw.flow(objective, case.weights, times=[0.0]))
+    statements = [claim.statement for claim in EndToEndFlow().check(still).conclusions]
+    assert statements == [claim.statement for claim in EndToEndFlow().check(case).conclusions]
 
 
 @pytest.mark.statement("arora2019:eq11", "fails")
