@@ -27,7 +27,7 @@ from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares
 
 Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
@@ -104,7 +104,7 @@ def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
             "`distance_to_minimiser` needs a LinearNetwork, whose product can be compared with a "
             f"matrix, got {type(network).__name__}."
         )
-    if not isinstance(problem, Regression | TargetMatrix):
+    if not isinstance(problem, AbstractLeastSquares):
         raise InputError(
             "`distance_to_minimiser` needs a Regression or a TargetMatrix, whose minimiser is "
             f"known, got {type(problem).__name__}."
@@ -121,15 +121,16 @@ def least_loss(objective: Objective) -> float:
     M Sigma^{1/2}.
     """
     network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, AbstractLeastSquares):
         return float("nan")
     readout = network.readout
     reaches_all = readout is None or np.linalg.matrix_rank(readout) == network.outputs
     if float(objective.weight_decay) > 0 or not reaches_all:
         return float("nan")
-    squares = np.linalg.eigvalsh(problem.minimiser @ problem.input_moment @ problem.minimiser.T)
-    lost = squares[: max(0, squares.size - min(network.widths))]
-    return float(problem.minimum) + float(problem.scale) * float(lost.clip(min=0).sum())
+    values = np.linalg.svd(problem.fitted, compute_uv=False)  # those of M Sigma^{1/2}
+    return float(problem.minimum) + float(problem.scale) * float(
+        np.sum(values[min(network.widths) :] ** 2)
+    )
 
 
 def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:

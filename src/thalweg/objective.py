@@ -1,7 +1,7 @@
 """The function that is descended: f(weights) = loss of the network + weight_decay / 2 |weights|^2.
 
-Linear networks never see the samples where second moments suffice, and multiply their layers first
-where they must see them; every other network is differentiated automatically.
+Linear networks never see the samples where triangular factors of them suffice, and multiply their
+layers first where they must see them; every other network is differentiated automatically.
 """
 
 from typing import Any

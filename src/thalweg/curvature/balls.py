@@ -44,7 +44,8 @@ from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, linear_network, spectral_norm
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractProblem, Classification, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, AbstractProblem, Classification, Rounding
+from thalweg.problem.base import units
 
 _SKEWNESS = 1 / (6 * sqrt(3))  # the largest third central moment of a variable of range 1
 
@@ -66,6 +67,14 @@ class BallBounds(eqx.Module):
     eigenvalue_slope: Scalar
     product_first: Scalar
     product_second: Scalar
+
+
+class ObjectiveRounding(eqx.Module):
+    """How far the computed objective, and the norms of its derivatives, can be off at a point."""
+
+    value: Scalar
+    gradient: Scalar
+    hessian: Scalar
 
 
 class LossBounds(eqx.Module):
@@ -136,15 +145,39 @@ class BallCentre(eqx.Module):
             product_second=second,
         )
 
-    def gradient_scale(self) -> Scalar:
-        """What the gradient is rounded like.
+    def rounding(self) -> ObjectiveRounding:
+        """By the rounding of the loss, and of the product of the layers."""
+        problem, still = self.objective.problem, self.bounds(jnp.zeros(()))
+        slope = jnp.linalg.norm(self.slope)
+        return objective_rounding(
+            self.objective, still, problem.rounding(self.product), slope, self.size
+        )
 
-        As if it had been taken at weights, and of a target, that differ in their last places.
-        """
-        still = self.bounds(jnp.zeros(()))
-        minimiser = getattr(self.objective.problem, "minimiser", None)
-        target = jnp.zeros(()) if minimiser is None else jnp.linalg.norm(minimiser)
-        return still.hessian * (self.size + still.product_first * target)
+
+def objective_rounding(
+    objective: Objective, still: BallBounds, loss: Rounding, slope: Scalar, size: Scalar
+) -> ObjectiveRounding:
+    """How far an objective is off, whose loss is off by `loss`.
+
+    As if it had been taken at weights that differ in their last places, which is what rounding
+    makes of their product.
+
+    Args:
+        objective: what is computed.
+        still: the bounds on the ball of radius zero.
+        loss: the rounding of the problem.
+        slope: the norm of the loss's gradient with respect to what the network makes.
+        size: the norm of the weights.
+    """
+    unit = units(size.dtype)
+    moved = unit * size
+    return ObjectiveRounding(
+        loss.value + (slope * still.product_first + objective.weight_decay * size) * moved,
+        still.product_first * loss.gradient + still.hessian * moved,
+        still.product_second * loss.gradient
+        + still.hessian_lipschitz * moved
+        + unit * still.hessian,
+    )
 
 
 def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> BallBounds:
@@ -167,7 +200,7 @@ def loss_bounds(
     Classification weighs the samples by factors that depend on the reach. Where the largest
     eigenvalue of the input moment is given, it times the largest factor bounds the weighted one.
     """
-    if isinstance(problem, Regression | TargetMatrix):
+    if isinstance(problem, AbstractLeastSquares):
         return LossBounds(2 * problem.scale * problem.spectrum[-1], jnp.zeros(()))
     if not isinstance(problem, Classification):
         raise InputError(

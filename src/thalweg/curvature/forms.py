@@ -23,8 +23,8 @@ the same form then holds sample by sample. Both forms take all pairs in one pass
     first_j = d_j out_{j-1} + W_j first_{j-1},    second_j = d_j first_{j-1} + W_j second_{j-1}.
 
 Where G = 0 and there is one output, H = J^T phi'' J has the same non-zero eigenvalues as
-2 scale Sigma^{1/2} K Sigma^{1/2} with K = J J^T = sum over k of |after_k|^2 before_k^T before_k,
-a matrix of the size of the input.
+2 scale F K F^T, F^T F = Sigma, with K = J J^T = sum over k of |after_k|^2 before_k^T before_k, a
+matrix of the size of the input.
 
 [elkabetz2021] O. Elkabetz, N. Cohen, "Continuous vs. discrete optimization of deep neural
     networks", arXiv:2107.06608.
@@ -50,7 +50,7 @@ from thalweg.curvature.products import (
 )
 from thalweg.network import HomogeneousNetwork, SharedNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractProblem, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, AbstractProblem
 
 Indices = Int[np.ndarray, " size"]
 Products = tuple[Float[Array, "_ _"], ...]
@@ -141,7 +141,7 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
     """
     network = linear_network(objective, "`reduced_sharpness`")
     problem = objective.problem
-    if not isinstance(problem, Regression | TargetMatrix) or problem.shape[0] != 1:
+    if not isinstance(problem, AbstractLeastSquares) or problem.shape[0] != 1:
         raise InputError(
             "`reduced_sharpness` needs a Regression or a TargetMatrix with one output, got "
             f"{type(problem).__name__} with {problem.shape[0]}."
@@ -166,13 +166,13 @@ def _sharpness_without_mixed_terms(
     """The largest eigenvalue of J^T phi'' J, |G|, and lambda_max(C) times the readout's norm."""
     network = linear_network(objective, "`reduced_sharpness`")
     problem = objective.problem
-    assert isinstance(problem, Regression | TargetMatrix)  # as `reduced_sharpness` has checked
+    assert isinstance(problem, AbstractLeastSquares)  # as `reduced_sharpness` has checked
     layers = tuple(jnp.asarray(array) for array in weights)
     after, before = partial_products(network, layers)
     parts = [jnp.sum(a**2) * b.T @ b for a, b in zip(after, before, strict=True)]
-    values, vectors = jnp.linalg.eigh(problem.input_moment)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0))
-    sharpness = 2 * problem.scale * largest_eigenvalue(root.T @ sum(parts[1:], parts[0]) @ root)
+    factor = problem.input_factor
+    kernel = factor @ sum(parts[1:], parts[0]) @ factor.T
+    sharpness = 2 * problem.scale * largest_eigenvalue(kernel)
     slope = jnp.linalg.norm(problem.gradient(after[0] @ layers[0]))
     norms = jnp.stack([spectral_norm(layer) for layer in layers])
     pairs = largest_eigenvalue(products_without_two(norms)) * readout_norm(network)
@@ -217,10 +217,11 @@ def _loss_part(
 ) -> Float[Array, "size size"]:
     """J^T phi'' J, with the Jacobian J of the end-to-end matrix."""
     shapes = [(above.shape[1], below.shape[0]) for above, below in zip(after, before, strict=True)]
-    if isinstance(problem, Regression | TargetMatrix):
+    if isinstance(problem, AbstractLeastSquares):
         rows, columns = _units(shapes)
         upper, lower = jnp.concatenate(after, axis=1), jnp.concatenate(before)
-        upper, lower = upper.T @ upper, 2 * problem.scale * lower @ problem.input_moment @ lower.T
+        images = problem.image(lower)
+        upper, lower = upper.T @ upper, 2 * problem.scale * images @ images.T
         return _spread(_symmetric(upper), rows, rows) * _spread(_symmetric(lower), columns, columns)
     pairs = list(zip(after, before, strict=True))
     images = _images(problem, product, jnp.concatenate([_jacobian(*pair) for pair in pairs]))

@@ -23,7 +23,8 @@ c_k = |q_{k-1}| / |q_k|; from w = P_k q_{k-1} follows w w^T <= |q_{k-1}|^2 P_k P
 term of K is at least w w^T / c_k^2, and the product of the c_k is |q_1| / r, so that the inequality
 of means bounds sum_k 1 / c_k^2 from below as above. Chains of aligned matrices of rank one attain
 it, with |W_1| = |w| / sqrt(a) and all others of one norm. In log(a) the minimised function is
-convex. Nothing of this needs an invertible Sigma, nor that w is the solution of least norm.
+convex. Nothing of this needs an invertible Sigma, nor that w is the solution of least norm. For
+F^T F = Sigma and T = F w, A = |T|^2, it is the same with a F F^T and T T^T.
 
 Weight decay has no place here, for it moves the minimisers.
 
@@ -48,7 +49,7 @@ from thalweg.curvature.products import (
 )
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares
 
 
 class SharpnessBounds(NamedTuple):
@@ -87,9 +88,9 @@ class LeastSharpness(NamedTuple):
 def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two stronger)."""
     network, problem = _scalar_regression(objective)
-    depth, solution = network.depth, problem.minimiser[0]
-    size, slope = jnp.linalg.norm(solution), problem.input_moment @ solution
-    moment = solution @ slope
+    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
+    # Sigma w = F^T T, which keeps the digits that w itself has lost where it is ill-conditioned.
+    slope, moment = problem.pull_back(problem.fitted.T), jnp.sum(problem.fitted**2)
     common = 2 * problem.scale * depth * readout_norm(network) ** (2 / depth)
     return SharpnessBounds(
         paper=common * problem.spectrum[0] * size ** (2 - 2 / depth),
@@ -103,8 +104,8 @@ def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> Layerw
     """Lower bounds on the sharpness of this minimiser (marion2024:thm2 a, and two others)."""
     network, problem = _scalar_regression(objective)
     network.check(weights)
-    depth, solution = network.depth, problem.minimiser[0]
-    size, moment = jnp.linalg.norm(solution), solution @ problem.input_moment @ solution
+    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
+    moment = jnp.sum(problem.fitted**2)
     inverses = 1 / jnp.stack([jnp.linalg.norm(jnp.asarray(layer)) for layer in weights])
     common = 2 * problem.scale * readout_norm(network) ** (1 / depth) * jnp.sum(inverses)
     return LayerwiseBounds(
@@ -166,7 +167,7 @@ def least_sharpness(objective: Objective) -> LeastSharpness:
         return LeastSharpness(jnp.asarray(balanced), size / readout)
     # Below `balanced` both terms must be, which brackets a.
     unit = balanced / (2 * float(problem.scale))
-    moment = float(problem.minimiser[0] @ problem.input_moment @ problem.minimiser[0])
+    moment = float(jnp.sum(problem.fitted**2))
     steepest = (network.depth - 1) * moment / unit
     bracket = (
         2 * log(float(readout)) + (network.depth - 1) * log(steepest),
@@ -182,18 +183,14 @@ def least_sharpness(objective: Objective) -> LeastSharpness:
 
 
 @eqx.filter_jit
-def _chain_sharpness(
-    network: LinearNetwork, problem: Regression | TargetMatrix, lift: Scalar
-) -> Scalar:
+def _chain_sharpness(network: LinearNetwork, problem: AbstractLeastSquares, lift: Scalar) -> Scalar:
     """The sharpness of the rank-one chain with |q_1|^2 = `lift` and equal norms from layer 2 on."""
     deeper = network.depth - 1
     repeated = jnp.zeros(())
     if deeper > 0:
         repeated = deeper * (readout_norm(network) ** 2 / lift) ** (1 / deeper)
-    values, vectors = jnp.linalg.eigh(problem.input_moment)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0)) @ vectors.T
-    image = root @ problem.minimiser[0]
-    matrix = lift * problem.input_moment + repeated * jnp.outer(image, image)
+    factor, image = problem.input_factor, problem.fitted
+    matrix = lift * factor @ factor.T + repeated * image @ image.T
     return 2 * problem.scale * largest_eigenvalue(matrix)
 
 
@@ -203,9 +200,9 @@ def _times_power(value: Scalar, base: Scalar, exponent: float) -> Scalar:
     return jnp.where(base > 0, value * safe**exponent, 0.0)
 
 
-def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, Regression | TargetMatrix]:
+def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, AbstractLeastSquares]:
     network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, Regression | TargetMatrix):
+    if not isinstance(network, LinearNetwork) or not isinstance(problem, AbstractLeastSquares):
         raise InputError(
             "The bound on the sharpness of minimisers must be asked of a LinearNetwork on a "
             f"Regression, got {type(network).__name__} on {type(problem).__name__}."

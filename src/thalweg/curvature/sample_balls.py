@@ -37,15 +37,17 @@ from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import (
     BallBounds,
     BallCentre,
+    ObjectiveRounding,
     disturbed_norms,
     largest_moment,
+    objective_rounding,
     product_bounds,
     sample_bounds,
 )
 from thalweg.curvature.products import largest_eigenvalue, spectral_norm
 from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Classification, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, Classification
 
 Norms = Float[Array, "ends ends"]
 Matrices = tuple[Float[Array, "_ _"], ...]
@@ -117,21 +119,18 @@ class SampleCentre(eqx.Module):
             product_second=second,
         )
 
-    def gradient_scale(self) -> Scalar:
-        """What the gradient is rounded like.
-
-        As if it had been taken at weights, and of targets, that differ in their last places.
-        """
-        still = self.bounds(jnp.zeros(()))
-        bend, _ = self._loss_bounds(jnp.zeros(()))
-        targets = getattr(self.objective.problem, "targets", jnp.zeros((1, 1)))
-        size = jnp.sqrt(jnp.mean(jnp.sum(targets**2, axis=1)))
-        return still.hessian * self.size + bend * still.product_first * size
+    def rounding(self) -> ObjectiveRounding:
+        """By the rounding of the loss, and of the outputs."""
+        loss, still = (
+            self.objective.problem.output_rounding(self.outputs),
+            self.bounds(jnp.zeros(())),
+        )
+        return objective_rounding(self.objective, still, loss, self.slope, self.size)
 
     def _loss_bounds(self, change: Scalar) -> tuple[Scalar, Scalar]:
         """The numbers h and t, if no sample's outputs change by more."""
         problem = self.objective.problem
-        if isinstance(problem, Regression | TargetMatrix):
+        if isinstance(problem, AbstractLeastSquares):
             return 2 * problem.scale, jnp.zeros(())
         assert isinstance(problem, Classification)  # as `at` has checked
         changes = jnp.full(self.outputs.shape[0], change)
@@ -175,13 +174,13 @@ class JointCentre(eqx.Module):
             product_second=one.product_second,
         )
 
-    def gradient_scale(self) -> Scalar:
-        """What the gradient is rounded like."""
-        return self.by_products.gradient_scale()
+    def rounding(self) -> ObjectiveRounding:
+        """By the rounding of the loss, and of the product of the layers."""
+        return self.by_products.rounding()
 
 
 def _require_known_loss(objective: Objective) -> None:
-    if not isinstance(objective.problem, Regression | TargetMatrix | Classification):
+    if not isinstance(objective.problem, AbstractLeastSquares | Classification):
         raise InputError(
             "The derivatives of the loss are bounded for Regression, TargetMatrix and "
             f"Classification, got {type(objective.problem).__name__}."

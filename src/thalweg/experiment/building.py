@@ -28,7 +28,13 @@ from thalweg.experiment.settings import (
 from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractProblem, Classification, Regression, TargetMatrix
+from thalweg.problem import (
+    AbstractLeastSquares,
+    AbstractProblem,
+    Classification,
+    Regression,
+    TargetMatrix,
+)
 from thalweg.theorems import Case, RandomStart
 
 DEPTH = 10
@@ -241,7 +247,7 @@ def _network(settings: NetworkSettings, features: int, outputs: int) -> Abstract
 
 
 def _solution(problem: AbstractProblem) -> Any:
-    if not isinstance(problem, Regression | TargetMatrix):
+    if not isinstance(problem, AbstractLeastSquares):
         raise InputError(
             'An "aligned" `start` needs a square loss, whose solution is known, got '
             f"{type(problem).__name__}."

@@ -21,7 +21,7 @@ from thalweg.dynamics import AbstractTrajectory
 from thalweg.experiment.pieces import Arrays
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Classification, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, Classification
 
 _FLATNESS: tuple[str, ...] = (
     "paper_sharpness_bound", "stronger_sharpness_bound", "balanced_sharpness", "least_sharpness",
@@ -82,7 +82,7 @@ def _weakest_alignment(weights: Weights) -> Scalar:
 def _excess(objective: Objective) -> Any:
     network, problem = objective.network, objective.problem
     assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, Regression | TargetMatrix)
+    assert isinstance(problem, AbstractLeastSquares)
     # Without cancellation, where the network can come to the problem's own minimum.
     gap = measurement.least_loss(objective) - float(problem.minimum)
     return lambda weights: problem.excess(network.end_to_end(weights)) - gap

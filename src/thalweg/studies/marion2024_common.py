@@ -173,11 +173,11 @@ def authors_bounds(objective: Objective) -> dict[str, float]:
     """What is known of the sharpness of minimisers, by name, for the attributes of a dataset."""
     problem, lower = objective.problem, minimiser_sharpness_bounds(objective)
     assert isinstance(problem, Regression)
-    solution, spectrum = problem.minimiser[0], np.asarray(problem.spectrum)
+    spectrum = np.asarray(problem.spectrum)
     known = {
         "lambda_min": spectrum[0],
         "lambda_max": spectrum[-1],
-        "moment": solution @ problem.input_moment @ solution,
+        "moment": np.sum(np.asarray(problem.fitted) ** 2),
         "bound_paper": lower.paper,
         "bound_moment": lower.moment,
         "bound_stronger": lower.stronger,

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from thalweg.measurement import deficiency_margin
 from thalweg.network import LinearNetwork
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import Claim, requirement, rounding
 from thalweg.theorems.motions import is_run_of
@@ -185,7 +185,7 @@ def setting_claims(case: Case) -> tuple[Claim, ...]:
         return tuple(claims)
     single = all(np.ndim(array) == 2 for array in case.weights)
     finite = all(np.all(np.isfinite(np.asarray(array))) for array in case.weights)
-    square = isinstance(problem, Regression | TargetMatrix)
+    square = isinstance(problem, AbstractLeastSquares)
     claims += [
         requirement("the weights are those of one network, and finite", single and finite),
         requirement("the loss is the square loss", square),
@@ -252,9 +252,9 @@ def spectral(matrices: Float[np.ndarray, "..."]) -> Numbers:
     return np.linalg.svd(matrices, compute_uv=False)[..., 0]
 
 
-def _square_problem(case: Case) -> Regression | TargetMatrix:
+def _square_problem(case: Case) -> AbstractLeastSquares:
     problem = case.objective.problem
-    assert isinstance(problem, Regression | TargetMatrix)  # as `setting_claims` has found
+    assert isinstance(problem, AbstractLeastSquares)  # as `setting_claims` has found
     return problem
 
 

@@ -21,7 +21,7 @@ from thalweg._checks import InputError, require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics import Flow
 from thalweg.measurement import along
-from thalweg.problem import AbstractProblem, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, AbstractProblem
 from thalweg.theorems.certificate import (
     AbstractTheorem,
     Answer,
@@ -124,7 +124,7 @@ class QuadraticRisk(AbstractTheorem[Predictor]):
     @override
     def assumptions(self, subject: Predictor, /) -> tuple[Claim, ...]:
         problem = subject.problem
-        squared = isinstance(problem, Regression | TargetMatrix)
+        squared = isinstance(problem, AbstractLeastSquares)
         fits = np.shape(subject.matrix) == problem.shape
         return (
             requirement("the loss is the squared error", squared),
@@ -134,16 +134,18 @@ class QuadraticRisk(AbstractTheorem[Predictor]):
     @override
     def conclusions(self, subject: Predictor, /) -> tuple[Claim, ...]:
         problem, matrix = subject.problem, jnp.asarray(subject.matrix)
-        assert isinstance(problem, Regression | TargetMatrix)  # as assumed
+        assert isinstance(problem, AbstractLeastSquares)  # as assumed
         risk = float(problem.output_value(problem.inputs @ matrix.T))
         excess, square = (
             float(problem.excess(matrix)),
             float(jnp.sum(problem.gradient(matrix) ** 2)),
         )
         low, high = (4 * float(problem.scale) * float(problem.spectrum[i]) for i in (0, -1))
-        # The risk is a sum over samples, where the minimiser is known to rounding.
-        slack = rounding(risk, float(problem.minimum), units=1024.0)
-        wide = rounding(square, high * excess, units=1024.0)
+        # The risk is a sum over samples, of which the excess is known to their rounding.
+        off = problem.rounding(matrix)
+        slack = rounding(risk, float(problem.minimum), units=1024.0) + float(off.value)
+        blur = float((2 * jnp.sqrt(square) + off.gradient) * off.gradient)
+        wide = rounding(square, high * excess, units=1024.0) + blur
         above, form = risk - float(problem.minimum), "tr((M - M*) Sigma (M - M*)^T)"
         return (
             Claim(f"R - R_min <= s {form}", above, excess, slack),

@@ -158,8 +158,7 @@ class SharpnessIsUnbounded(AbstractTheorem[Point]):
         still = requirement("the rescaled weights are a minimiser", moved is not None)
         if moved is None:
             return (still,)
-        solution = setting.problem.minimiser[0]
-        moment = float(solution @ setting.problem.input_moment @ solution)
+        moment = float(jnp.sum(setting.problem.fitted**2))
         ratio = self.factor / float(np.linalg.norm(np.asarray(point.weights[1])))
         power = setting.readout ** (1 / setting.depth) * setting.size ** (2 - 1 / setting.depth)
         linear = 2 * setting.scale * setting.smallest * power * ratio

@@ -29,7 +29,7 @@ from thalweg.dynamics import Flow
 from thalweg.dynamics.trajectory import distance
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Classification, Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, Classification
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import (
     AbstractTheorem,
@@ -193,8 +193,8 @@ class GlobalCurvature(AbstractTheorem[Case]):
         smoothness, curvature = self._constants(subject)
         assert subject.time is not None  # one of the assumptions
         weights = subject.weights if subject.flow is None else subject.flow.start
-        minimum = getattr(subject.objective.problem, "minimum", 0.0)
-        excess = max(float(subject.objective(weights)) - float(minimum), 0.0)
+        least = float(subject.objective.problem.least_value)
+        excess = max(float(subject.objective(weights)) - least, 0.0)
         radius = inf if subject.radius is None else subject.radius
         offset = start_distance(subject)
         return SmoothTube(smoothness, -curvature, excess, subject.time, radius, offset)
@@ -295,7 +295,7 @@ def _bounds_on_balls(
 def _one_layer_constants(objective: Objective) -> tuple[float, float]:
     """What |H| stays below and lambda_min(H) above, on all of space; infinite where unknown."""
     network, problem = objective.network, objective.problem
-    known = isinstance(problem, Regression | TargetMatrix | Classification)
+    known = isinstance(problem, AbstractLeastSquares | Classification)
     if not isinstance(network, LinearNetwork) or network.depth != 1 or not known:
         return inf, -inf
     readout = jnp.eye(1) if network.readout is None else network.readout

@@ -22,7 +22,7 @@ from thalweg.curvature.products import partial_products, readout_norm, spectral_
 from thalweg.dynamics import Descent, Flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import Claim, requirement
 
@@ -39,7 +39,7 @@ class Setting:
     """A linear network on least squares, with the numbers that bounds are made of."""
 
     network: LinearNetwork
-    problem: Regression | TargetMatrix
+    problem: AbstractLeastSquares
     scale: float
     smallest: float
     largest: float
@@ -51,7 +51,7 @@ class Setting:
         """The setting of an objective that has passed `linear_regression`."""
         network, problem = objective.network, objective.problem
         assert isinstance(network, LinearNetwork)
-        assert isinstance(problem, Regression | TargetMatrix)
+        assert isinstance(problem, AbstractLeastSquares)
         return cls(
             network,
             problem,
@@ -103,7 +103,7 @@ def linear_network(objective: Objective) -> tuple[Claim, ...]:
 
 def linear_regression(objective: Objective) -> tuple[Claim, ...]:
     """That a linear network is trained on the squared error."""
-    squared = isinstance(objective.problem, Regression | TargetMatrix)
+    squared = isinstance(objective.problem, AbstractLeastSquares)
     return (*linear_network(objective), requirement("the loss is the squared error", squared))
 
 
@@ -203,7 +203,7 @@ def loss_at(objective: Objective, weights: Weights) -> tuple[Scalar, Scalar, Sca
     """The fields of `Loss` at one point."""
     network, problem = objective.network, objective.problem
     assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, Regression | TargetMatrix)
+    assert isinstance(problem, AbstractLeastSquares)
     pairs = zip(*partial_products(network, weights), strict=True)
     squares = [(spectral_norm(after) * spectral_norm(before)) ** 2 for after, before in pairs]
     gradient = objective.gradient(weights)

@@ -36,13 +36,14 @@ def start_size(weights: Weights) -> Scalar:
 def starts_below_zero_network(objective: Objective, weights: Weights) -> tuple[Claim, ...]:
     """That the start is no worse than the zero network, and not stationary (A2).
 
-    R(W) <= R(0) is written as p^T Sigma p <= 2 p^T Sigma w for the product p, where nothing
-    cancels. One zero layer with others that are not is enough.
+    R(W) <= R(0) is written as |F p|^2 <= 2 <F p, T> for the product p, F^T F = Sigma and T = F w,
+    where nothing cancels. One zero layer with others that are not is enough.
     """
     setting = Setting.of(objective)
-    product = setting.network.end_to_end(weights)[0]
-    image = setting.problem.input_moment @ product
-    own, shared = float(image @ product), 2 * float(image @ setting.problem.minimiser[0])
+    product = setting.network.end_to_end(weights)
+    image = setting.problem.image(product)
+    own = float(jnp.sum(image**2))
+    shared = 2 * float(jnp.sum(image * setting.problem.fitted.T))
     slope = max(float(jnp.max(jnp.abs(array))) for array in objective.gradient(weights))
     return (
         Claim("R(W(0)) <= R(0)", own, shared, rounding(own, shared)),

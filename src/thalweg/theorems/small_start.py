@@ -327,8 +327,8 @@ def _first_record(case: Case, after: float) -> int | None:
 
 def _gain(setting: Setting, product: jax.Array) -> Scalar:
     """R(0) - R, without cancellation where the product is small; for the scale 1."""
-    image = setting.problem.input_moment @ product
-    return image @ (2 * setting.problem.minimiser[0] - product)
+    image = setting.problem.image(product[None])
+    return jnp.sum(image * (2 * setting.problem.fitted.T - image))
 
 
 def _inaccuracy(flow: Flow) -> np.ndarray:

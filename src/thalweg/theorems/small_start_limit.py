@@ -217,9 +217,12 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
     @override
     def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
         setting, balanced = Setting.of(case.objective), float(balanced_sharpness(case.objective))
-        direction = np.asarray(setting.problem.minimiser[0]) / setting.size
-        image = np.asarray(setting.problem.input_moment) @ direction
-        moment, common = direction @ image, setting.size ** (2 - 2 / setting.depth)
+        fitted = setting.problem.fitted.T / setting.size  # F v, with F^T F = Sigma
+        image = np.asarray(setting.problem.pull_back(fitted)).ravel()
+        moment, common = (
+            float(np.sum(np.asarray(fitted) ** 2)),
+            setting.size ** (2 - 2 / setting.depth),
+        )
         low, high = (
             2 * setting.scale * common * ((setting.depth - 1) * moment + term)
             for term in (image @ image / moment, setting.largest)

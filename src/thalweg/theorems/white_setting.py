@@ -19,7 +19,7 @@ from typing_extensions import override
 from thalweg._typing import Matrix, Weights
 from thalweg.measurement import unbalancedness
 from thalweg.network import LinearNetwork
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, Regression
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
 from thalweg.theorems.motions import one_network
@@ -87,7 +87,7 @@ def problem_claims(case: Case) -> tuple[Claim, ...]:
     """That the network and the problem are of this kind; ends at the first that they are not."""
     network, problem = case.objective.network, case.objective.problem
     linear = isinstance(network, LinearNetwork) and network.readout is None
-    square = isinstance(problem, Regression | TargetMatrix)
+    square = isinstance(problem, AbstractLeastSquares)
     claims = [
         requirement("the network is linear, without a readout", linear),
         one_network(case),
@@ -96,7 +96,7 @@ def problem_claims(case: Case) -> tuple[Claim, ...]:
         requirement("there is one output", problem.shape[0] == 1),
         Claim("2 <= depth", 2, network.depth),
     ]
-    if any(claim.fails for claim in claims) or not isinstance(problem, Regression | TargetMatrix):
+    if any(claim.fails for claim in claims) or not isinstance(problem, AbstractLeastSquares):
         return tuple(claims)
     moment = np.asarray(problem.input_moment)
     mean = np.trace(moment) / moment.shape[0]
@@ -136,14 +136,14 @@ def target_claim(case: Case) -> Claim:
 def target_of(case: Case) -> Vector:
     """What the product is to become."""
     problem = case.objective.problem
-    assert isinstance(problem, Regression | TargetMatrix)  # one of the assumptions
+    assert isinstance(problem, AbstractLeastSquares)  # one of the assumptions
     return np.asarray(problem.minimiser).ravel()
 
 
 def units(case: Case) -> Units:
     """The paper's units, in those of the case."""
     problem, size = case.objective.problem, float(np.linalg.norm(target_of(case)))
-    assert isinstance(problem, Regression | TargetMatrix)  # one of the assumptions
+    assert isinstance(problem, AbstractLeastSquares)  # one of the assumptions
     moment = np.asarray(problem.input_moment)
     factor = 2 * float(problem.scale) * float(np.trace(moment)) / moment.shape[0]
     power = 2 - 2 / case.objective.network.depth
@@ -153,7 +153,7 @@ def units(case: Case) -> Units:
 def gap_of(case: Case) -> float:
     """The target loss above the minimum, in the paper's units."""
     problem = case.objective.problem
-    assert isinstance(problem, Regression | TargetMatrix)  # two of the assumptions
+    assert isinstance(problem, AbstractLeastSquares)  # two of the assumptions
     assert case.target_loss is not None
     return (case.target_loss - float(problem.minimum)) / units(case).loss
 

@@ -24,19 +24,19 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from thalweg._typing import Scalar, Weights
-from thalweg.curvature.balls import BallCentre, largest_moment
+from thalweg.curvature.balls import BallCentre, ObjectiveRounding, largest_moment
 from thalweg.curvature.forms import linear_hessian
 from thalweg.curvature.regions import distance_to_boundary
 from thalweg.curvature.sample_balls import JointCentre, SampleCentre
 from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
+from thalweg.problem.base import units
 from thalweg.tubes.growth import Centre, Defect, grow
 
 Vector = Float[Array, " size"]
 Seen = tuple[Scalar, Scalar]
 
-_ROUNDING = 64  # units in the last place
 _FEW_FEATURES = 64  # up to which a moment of the inputs is decomposed for every ball
 
 
@@ -169,13 +169,15 @@ def _advance(
     product, smallest = _hessian(objective, weights, exact)
     bent, turned = product(slope), product(state.correction)
     centre = centre_at(weights)
-    defect = _defect(centre, rate, state.correction, slope, bent, turned, product, corrected)
+    off = centre.rounding()
+    smallest = smallest - off.hessian
+    defect = _defect(centre, off, rate, state.correction, slope, bent, turned, product, corrected)
     grown = grow(centre, smallest, defect, state.radius, rate)
     correction = state.correction - rate * turned + rate**2 / 2 * bent
     correction = correction if corrected else jnp.zeros_like(correction)
     moved = state.point - rate * slope
     far = rate * jnp.linalg.norm(slope)
-    slack = _units(state.point) * (jnp.linalg.norm(state.point) + far)
+    slack = units(state.point.dtype) * (jnp.linalg.norm(state.point) + far)
     away = jnp.linalg.norm(state.correction) + rate * jnp.linalg.norm(turned)
     away = away + rate**2 / 2 * jnp.linalg.norm(bent) * corrected
     widest = jnp.maximum(state.widest, away + grown.largest + slack)
@@ -243,15 +245,16 @@ def _loss(
     """
     weights = unravel(objective)(state.point + state.correction)
     value, slopes = objective.value_and_gradient(weights)
-    slope = jnp.linalg.norm(ravel_pytree(slopes)[0])
-    bend = centre_at(weights).bounds(state.radius).hessian
-    doubt = state.radius * slope + state.radius**2 / 2 * bend + _units(value) * value
+    slope, centre = jnp.linalg.norm(ravel_pytree(slopes)[0]), centre_at(weights)
+    bend, off = centre.bounds(state.radius).hessian, centre.rounding()
+    doubt = state.radius * (slope + off.gradient) + state.radius**2 / 2 * bend + off.value
     inside = jnp.linalg.norm(state.correction) + state.radius < state.clear
     return value, jnp.where(inside, doubt, jnp.inf)
 
 
 def _defect(
     centre: Centre,
+    off: ObjectiveRounding,
     rate: Scalar,
     correction: Vector,
     slope: Vector,
@@ -260,18 +263,18 @@ def _defect(
     product: Any,
     corrected: bool,
 ) -> Defect:
-    """The numbers q0, q1, q2, C and G of `growth`."""
+    """The numbers q0, q1, q2, C and G of `growth`, with what gradient and Hessian are off by."""
     norm = jnp.linalg.norm
-    rounded = _units(slope) * centre.gradient_scale()
     if not corrected:
         speed = norm(slope)
-        change = centre.bounds(rate * speed).hessian_lipschitz
-        return Defect(rounded, norm(bent), change * speed**2, jnp.zeros(()), speed)
+        change, linear = centre.bounds(rate * speed).hessian_lipschitz, norm(bent)
+        linear = linear + off.hessian * speed
+        return Defect(off.gradient, linear, change * speed**2, jnp.zeros(()), speed)
     offset, speed = norm(correction), norm(slope) + rate / 2 * norm(bent) + norm(turned)
     change = centre.bounds(offset + rate * speed).hessian_lipschitz
     return Defect(
-        change * offset**2 / 2 + rounded,
-        norm(product(turned)) + change * offset * speed,
+        change * offset**2 / 2 + off.gradient + off.hessian * offset,
+        norm(product(turned)) + change * offset * speed + off.hessian * speed,
         norm(product(bent)) + change * speed**2,
         offset,
         speed,
@@ -279,7 +282,7 @@ def _defect(
 
 
 def _hessian(objective: Objective, weights: Weights, exact: bool) -> tuple[Any, Scalar]:
-    """The product with vectors, and a lower bound on the smallest eigenvalue."""
+    """The product with vectors, and the smallest eigenvalue; -inf where it is not computed."""
     if not exact:
         shaped = unravel(objective)
 
@@ -289,10 +292,4 @@ def _hessian(objective: Objective, weights: Weights, exact: bool) -> tuple[Any, 
         return product, jnp.asarray(-jnp.inf)
     linear = isinstance(objective.network, LinearNetwork)
     matrix = linear_hessian(objective, weights) if linear else objective.hessian(weights)
-    values = jnp.linalg.eigvalsh(matrix)
-    largest = jnp.maximum(jnp.abs(values[0]), jnp.abs(values[-1]))
-    return lambda vector: matrix @ vector, values[0] - _units(values) * largest
-
-
-def _units(like: Array) -> float:
-    return _ROUNDING * float(jnp.finfo(like.dtype).eps)
+    return lambda vector: matrix @ vector, jnp.linalg.eigvalsh(matrix)[0]

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from thalweg._checks import InputError
 from thalweg.dynamics import Descent
 from thalweg.network import LinearNetwork
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares, Regression, TargetMatrix
 
 Times = Float[np.ndarray, " times"]
 
@@ -225,13 +225,13 @@ def _header(run: Descent, start_distance: float) -> dict[str, Any]:
         loss: dict[str, Any] = {"kind": "target", "target": _hex_rows(problem.minimiser)}
     else:
         assert isinstance(problem, Regression)
-        moment = 2 * float(problem.scale) * np.asarray(problem.input_moment, float)
+        norm = 2 * float(problem.scale) * float(problem.spectrum[-1]) * (1 + _SLACK)
         loss = {
             "kind": "regression",
             "inputs": _hex_rows(problem.inputs),
             "targets": _hex_rows(problem.targets),
             "scale": float(problem.scale).hex(),
-            "norm": max(_norm(moment), _TINY).hex(),
+            "norm": max(norm, _TINY).hex(),
         }
     return {
         "format": _checker().FORMAT,
@@ -299,7 +299,7 @@ def _require_usable(run: Descent, start_distance: float, curvature: str) -> None
         raise InputError(
             f"`prove` is for linear networks, whose loss is smooth, got {type(network).__name__}."
         )
-    if not isinstance(problem, Regression | TargetMatrix):
+    if not isinstance(problem, AbstractLeastSquares):
         raise InputError(
             "`prove` is for the square loss, Regression or TargetMatrix, got "
             f"{type(problem).__name__}; `tube` also takes Classification."

@@ -1,10 +1,10 @@
 """After the last step: both descent and flow may be proven to come to rest nearby.
 
 For the square loss let e be the loss above its minimum, F the end-to-end matrix, J its derivative,
-and mu the smallest positive eigenvalue of the input moment Sigma (from the singular values of the
-samples, which show ones that Sigma itself has lost to rounding). The gradient G of the loss with
-respect to F has |grad f| = |J^T G| and |G|^2 >= 4 scale mu e, so that on a ball on which all
-singular values of J (as a map onto matrices) are at least sigma,
+and mu the smallest positive eigenvalue of the input moment Sigma, the square of a singular value of
+the samples. The gradient G of the loss with respect to F has |grad f| = |J^T G| and
+|G|^2 >= 4 scale mu e, so that on a ball on which all singular values of J (as a map onto matrices)
+are at least sigma,
 
     |grad f|^2 >= 2 m e,    m = 2 scale mu sigma^2.
 
@@ -26,7 +26,8 @@ from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import BallCentre
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Regression, TargetMatrix
+from thalweg.problem import AbstractLeastSquares
+from thalweg.problem.base import units
 
 _ATTEMPTS = 40
 _ROOM = 1.01  # how far above the length the next guess of the ball lies
@@ -56,7 +57,7 @@ def tail_bound(
         rate: the learning rate.
     """
     problem = objective.problem
-    if not isinstance(problem, Regression | TargetMatrix) or float(objective.weight_decay) > 0:
+    if not isinstance(problem, AbstractLeastSquares) or float(objective.weight_decay) > 0:
         return None
     if not isinstance(objective.network, LinearNetwork):
         return None
@@ -85,7 +86,7 @@ def _lengths(
 ) -> _Lengths:
     network, problem = objective.network, objective.problem
     assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, Regression | TargetMatrix)
+    assert isinstance(problem, AbstractLeastSquares)
     jacobian = jax.jacobian(lambda point: network.end_to_end(point))(weights)
     size = problem.shape[0] * problem.shape[1]
     rows = jnp.concatenate([jnp.reshape(block, (size, -1)) for block in jacobian], axis=1)
@@ -96,20 +97,24 @@ def _lengths(
     smallest, largest = _moments(problem)
     pace = 2 * problem.scale * smallest * sigma**2
     centre = tuple(a + b for a, b in zip(weights, correction, strict=True))
-    here, there = (jnp.sqrt(problem.excess(network.end_to_end(w))) for w in (weights, centre))
-    farther = jnp.sqrt(problem.scale * largest) * bounds.product_first * radius
+    here, there = (problem.root_excess_bound(network.end_to_end(w)) for w in (weights, centre))
+    lift = jnp.sqrt(problem.scale * largest) * bounds.product_first
+    # As far as the product of the layers is rounded.
+    blur = lift * units(rows.dtype) * jnp.sqrt(sum(jnp.sum(layer**2) for layer in weights))
+    here, farther = here + blur, lift * radius + blur
     unit = jnp.sqrt(2 / pace)
     steady = 1 - rate * bounds.hessian / 2
     descent = jnp.where(steady > 0, unit * here / jnp.where(steady > 0, steady, 1.0), jnp.inf)
     return _Lengths(unit * (there + farther), descent)
 
 
-def _moments(problem: Regression | TargetMatrix) -> tuple[Scalar, Scalar]:
-    """What the eigenvalues of the input moment are at least, and at most.
+def _moments(problem: AbstractLeastSquares) -> tuple[Scalar, Scalar]:
+    """What the positive eigenvalues of the input moment are at least, and at most.
 
-    Of the moment as it is stored: one that should be zero may have come out negative, and then
-    the flow runs away. So none is left out, and those that rounding could have made count as zero.
+    There are as many as the samples have rows or columns; those that rounding could have made are
+    not proven to be positive, and count as zero.
     """
-    values = jnp.linalg.eigvalsh(problem.input_moment)
-    slack = 8 * values.size * jnp.finfo(values.dtype).eps * values[-1]
-    return jnp.maximum(values[0] - slack, 0.0), values[-1] + slack
+    rank = problem.input_factor.shape[0]
+    values = jnp.sqrt(problem.spectrum[-rank:])
+    slack = units(values.dtype) * jnp.linalg.norm(problem.input_factor)
+    return jnp.maximum(values[0] - slack, 0.0) ** 2, (values[-1] + slack) ** 2

@@ -10,9 +10,9 @@ A network with kinks is followed on the region of the start; the proof ends wher
 it (`advance`).
 
 The level of proof is float64: gradients, eigenvalues, updates and losses are enlarged by a slack
-for rounding (`_ROUNDING` units of the last place of what they are made of); norms, and constants
-made of them, are taken as computed, and intervals are not carried through. The flow is that of the
-objective as it is stored, whose moments are rounded from the samples.
+for rounding (64 units of the last place of what they are made of, the samples included); norms, and
+constants made of them, are taken as computed, and intervals are not carried through. The flow is
+that of the samples themselves, not of what is stored of them.
 """
 
 from collections.abc import Iterator
@@ -210,11 +210,9 @@ class _Follower(eqx.Module):
         failed = np.flatnonzero(~proven)
         failed_at = float(times[failed[0]]) if failed.size else None
         loss, doubt = padded(joined.loss, np.nan), padded(joined.loss_error, inf)
-        # Zero is below all losses whose minimum is not known.
-        lowest = float(getattr(self.objective.problem, "minimum", 0.0))
-        # Without kinks the moments' least loss is the least; a network with kinks may go below it.
-        if not isinstance(self.objective.network, LinearNetwork):
-            lowest = 0.0
+        # The least loss of linear predictors, below which a network with kinks may go.
+        linear = isinstance(self.objective.network, LinearNetwork)
+        lowest = float(self.objective.problem.least_value) if linear else 0.0
         correction, loss = (np.where(proven, each, 0.0) for each in (correction, loss))
         doubt = np.where(proven, doubt, 0.0)
         return Tube(
