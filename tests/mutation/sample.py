@@ -270,7 +270,7 @@ class Trial:
     def __init__(self, mutant: dict[str, Any], rows: list[dict[str, Any]], options: Any) -> None:
         tests = tests_that_mention(mutant) if options.again else []
         self.mutant, self.tests = mutant, tests or tests_of(mutant, rows, options.budget)
-        self.began, self.limit = time.monotonic(), 120 + 6 * options.budget
+        self.began, self.limit = time.monotonic(), 300 + 10 * options.budget
         self.folder, self.code = Path(tempfile.mkdtemp()), 0
         self.source = applied(mutant)
         (self.folder / "tests.txt").write_text("\n".join(self.tests))
@@ -318,8 +318,8 @@ class Trial:
         shutil.rmtree(self.folder)
         failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
         # Negative: a crash of the process, or none was needed.
-        known = {0: "survived", None: "timeout"}
-        result = known.get(self.code, "killed" if failed or self.code < 0 else "broken")
+        found = "killed" if failed or (self.code or 0) < 0 else "broken"
+        result = {0: "survived", None: "timeout"}.get(self.code, found)
         row = {
             "number": self.mutant["number"],
             "outcome": result if self.source else "gone",

@@ -24,6 +24,7 @@ from thalweg.curvature import (
 from thalweg.network import Convolution, Dense, SharedNetwork, Tied
 from thalweg.theorems import Case, Question, Verdict
 from thalweg.theorems.landscape import LinearCurvature, RegionCurvature, ShallowCurvature
+from thalweg.theorems.recorded import recorded
 
 # Each kind compiles: a few examples of each.
 few = settings(max_examples=max(4, settings.default.max_examples // 3))
@@ -283,6 +284,10 @@ def test_many_points_are_solved_together():
     w = run.weights[0][:, 0, 0]
     expected = np.minimum((1 - w**3) * w, 3 * w**4 - 2 * (1 - w**3) * w)
     np.testing.assert_allclose(claim.greater, expected, atol=1e-6 * 3)  # of norms up to 3
+    # A descent is what it is; a flow is known up to its error.
+    assert not recorded("along the run", run).error.any()
+    flow = tw.flow(objective, scalars(0.4, 0.4, 0.4), times=[0.0, 0.5, 1.0])
+    np.testing.assert_array_equal(recorded("along the flow", flow).error, flow.error)
 
 
 # --- two layers ----------------------------------------------------------------------------------

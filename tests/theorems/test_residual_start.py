@@ -343,9 +343,16 @@ def test_random_residual_starts_converge_to_flat_minimisers(seed, s, length):
     assert float(chance.value) == pytest.approx(
         1 - 16 * exp(-4 * residual_constants(s).exponent), rel=1e-12
     )
+    moved = certificate.conclusions[0]  # the error of the flow does not hide how far it went
+    assert np.max(moved.resolution) < 1e-3 * float(moved.greater)
     flat = RandomResidualLimitIsFlat().check(case)
     assert flat.verdict is Verdict.CONFIRMED, flat
     assert len(flat.conclusions) == 4
+    # The ratio's bound from the data and the law alone, with L = 3 and d = 4.
+    c, values = residual_constants(s).deviation, np.linalg.svd(objective.problem.inputs)[1] ** 2
+    q = exp(-2 * s**2 / 4 - c) / 4 - 2**-18 * exp(-5 * s**2 - 10 * c)
+    bound = 2**8 * exp(2 * s**2 + 4 * c) / q ** (2 - 2 / 3) * values[0] / values[-1]
+    assert float(flat.conclusions[1].greater) == pytest.approx(bound, rel=1e-9)
 
 
 @pytest.mark.statement("marion2024:thm5", "holds")
