@@ -92,8 +92,8 @@ def test_64_bits_are_on_and_can_be_left_off():
             assert fresh(f"{order}; {shown}", {**without, "JAX_ENABLE_X64": off}) == "float32"
 
 
-def test_a_drawing_a_cluster_and_settings_are_loaded_by_those_who_need_them():
-    heavy = "matplotlib dask torch xarray sklearn pydantic"
+def test_what_takes_long_to_load_is_loaded_by_those_who_need_it():
+    heavy = "matplotlib dask torch xarray sklearn pydantic diffrax scipy.stats scipy.optimize"
     code = (
         "import sys, thalweg; thalweg.theorems, thalweg.tube, thalweg.critical_learning_rate; "
         f"print([m for m in '{heavy}'.split() if m in sys.modules])"

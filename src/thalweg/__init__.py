@@ -19,9 +19,7 @@ if "jax" not in _sys.modules:
 elif _os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "f", "false", "n", "no", "off"):
     _import_module("jax").config.update("jax_enable_x64", True)
 
-if (
-    _typing.TYPE_CHECKING
-):  # what type checkers and editors see; a test holds it against the table below
+if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds both lists together
     from thalweg import adversarial as adversarial
     from thalweg import critical as critical
     from thalweg import curvature as curvature

@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from scipy.optimize import minimize_scalar
+import scipy
 
 from thalweg._checks import InputError, is_traced
 from thalweg._typing import Scalar, Weights
@@ -173,7 +173,7 @@ def least_sharpness(objective: Objective) -> LeastSharpness:
         2 * log(float(readout)) + (network.depth - 1) * log(steepest),
         log(unit / float(problem.spectrum[-1])),
     )
-    found = minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda logarithm: float(_chain_sharpness(network, problem, jnp.exp(logarithm))),
         bounds=bracket,
         method="bounded",

@@ -34,8 +34,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int
-from scipy.special import roots_jacobi
 from typing_extensions import override
 
 from thalweg._typing import Scalar
@@ -76,7 +76,7 @@ class Tableau(NamedTuple):
 @cache
 def radau_tableau(stages: int) -> Tableau:
     """Radau IIA with an odd number of stages, of order 2 stages - 1."""
-    nodes = np.append((roots_jacobi(stages - 1, 1.0, 0.0)[0] + 1) / 2, 1.0)
+    nodes = np.append((scipy.special.roots_jacobi(stages - 1, 1.0, 0.0)[0] + 1) / 2, 1.0)
     degrees = np.arange(1, stages + 1)
     powers = nodes[:, None] ** (degrees - 1)
     matrix = (nodes[:, None] ** degrees / degrees) @ np.linalg.inv(powers)

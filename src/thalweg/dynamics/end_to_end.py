@@ -22,7 +22,6 @@ two numbers follow an equation of their own, the norm r and the cosine c of the 
 from collections.abc import Callable
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -165,6 +164,8 @@ def _explicit_path(
     rtol: Scalar,
     atol: Scalar,
 ) -> Float[Array, "times ..."]:
+    import diffrax  # takes a third of a second to load
+
     # Explicit, because an implicit method would differentiate the singular value decomposition.
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, args: field(y)),

@@ -11,7 +11,6 @@ the flow conserves is conserved.
 
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,6 +62,8 @@ def escape(
         FlowError: if the gradient does not grow to that norm.
         InputError: if the start is stationary.
     """
+    import diffrax
+
     for name, value in (("gradient", gradient), ("rtol", rtol)):
         require_positive(name, value)
     start = tuple(jnp.asarray(array) for array in weights)
@@ -91,8 +92,10 @@ def escape(
 @eqx.filter_jit
 def _follow(
     objective: Objective, weights: Weights, rtol: Scalar, gradient: Scalar, length: Scalar
-) -> tuple[diffrax.Solution, Scalar]:
+) -> tuple[Any, Scalar]:
     """Weights and time as one vector; time in units of 1 / |grad f(start)|, which is returned."""
+    import diffrax  # takes a third of a second to load
+
     start, unravel = ravel_pytree(weights)
     flattened = FlatObjective(objective, unravel)
     unit = _norm(flattened.gradient(start))

@@ -36,10 +36,8 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.integrate import quad
-from scipy.linalg import qr
-from scipy.optimize import root_scalar
 
 from thalweg._checks import InputError, as_floating, require_count, require_positive
 
@@ -112,13 +110,15 @@ def _advance(pace: Callable[[float], float], start: float, duration: float) -> f
         return start
 
     def late(x: float) -> float:
-        return quad(lambda y: 1 / pace(y), start, x, **_QUADRATURE)[0] - duration
+        return scipy.integrate.quad(lambda y: 1 / pace(y), start, x, **_QUADRATURE)[0] - duration
 
     # The pace is monotone, so x lies between what the first pace and the last would give.
     end = start + pace(start) * duration
     while late(end) < 0:
         end = start + 2 * (end - start)
-    root = root_scalar(late, bracket=(start, end), method="brentq", xtol=1e-15, rtol=1e-14)
+    root = scipy.optimize.root_scalar(
+        late, bracket=(start, end), method="brentq", xtol=1e-15, rtol=1e-14
+    )
     return float(root.root)
 
 
@@ -260,7 +260,7 @@ def _riccati_step(
     rows = np.vstack([root[:, None] * stacked, np.eye(stacked.shape[1])])
     order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
     orthogonal = np.empty(rows.shape)
-    orthogonal[order] = qr(rows[order], mode="economic", pivoting=True)[0]
+    orthogonal[order] = scipy.linalg.qr(rows[order], mode="economic", pivoting=True)[0]
     return (np.exp(rates * duration) / root)[:, None] * orthogonal[: rates.size]
 
 

@@ -20,7 +20,6 @@ from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.adaptive import FlatObjective, Solution, integrate
 from thalweg.dynamics.chebyshev import Chebyshev, largest_curvature
 from thalweg.dynamics.collocation import Collocation
-from thalweg.dynamics.explicit import integrate_explicitly
 from thalweg.dynamics.trajectory import Recorded
 from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
@@ -180,6 +179,9 @@ def _integrate(task: Task, method: str, max_steps: Any) -> _Run:
     objective = FlatObjective(task.objective, unravel)
     settings = (task.times, task.rtol, task.atol, task.steady, max_steps)
     if method == "explicit":
+        # diffrax takes a third of a second to load, and only explicit methods need it.
+        from thalweg.dynamics.explicit import integrate_explicitly
+
         solution = integrate_explicitly(objective, start, *settings)
     else:
         stepper = (

@@ -16,8 +16,8 @@ from math import inf, prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.stats import beta, kstwo, norm, rankdata
 from typing_extensions import override
 
 from thalweg.network import LinearNetwork
@@ -257,9 +257,9 @@ class RotationInvariance(AbstractTheorem[GaussianChain]):
         vectors = products(layers)[:, 0, :]
         norms = np.linalg.norm(vectors, axis=1)
         squares = (vectors[:, 0] / norms) ** 2
-        law = beta(0.5, (subject.widths[0] - 1) / 2)
-        noise = float(kstwo.isf(1 - CONFIDENCE, self.samples))
-        together = float(norm.isf((1 - CONFIDENCE) / 2)) / sqrt(self.samples)
+        law = scipy.stats.beta(0.5, (subject.widths[0] - 1) / 2)
+        noise = float(scipy.stats.kstwo.isf(1 - CONFIDENCE, self.samples))
+        together = float(scipy.stats.norm.isf((1 - CONFIDENCE) / 2)) / sqrt(self.samples)
         correlations = {"|W|": _rank_correlation(squares, norms)}
         if subject.depth > 1:
             imbalances = largest_imbalance(layers)
@@ -274,7 +274,7 @@ class RotationInvariance(AbstractTheorem[GaussianChain]):
 
 
 def _rank_correlation(one: PerSample, other: PerSample) -> float:
-    ranks = (rankdata(one), rankdata(other))
+    ranks = (scipy.stats.rankdata(one), scipy.stats.rankdata(other))
     return float(np.corrcoef(*ranks)[0, 1])
 
 

@@ -14,8 +14,8 @@ from math import exp, log, log1p, sqrt
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.stats import chi2, kstest, norm
 from typing_extensions import override
 
 from thalweg.theorems.certificate import AbstractTheorem, Claim, rounding
@@ -136,7 +136,7 @@ class ChiSquaredTail(AbstractTheorem[Tail]):
     @override
     def conclusions(self, subject: Tail, /) -> tuple[Claim, ...]:
         p, u = subject.freedom, subject.excess
-        exact = Magnitude(float(chi2.logsf(p + u, p)))
+        exact = Magnitude(float(scipy.stats.chi2.logsf(p + u, p)))
         bound = Magnitude.exp(-(u**2) / (4 * (p + u)))
         # The exact tail is good to ten digits or so where it is very small.
         return (Claim("P(chi2(p) >= p + u) <= exp(-u^2 / (4 (p + u)))", exact, bound, 1e-9),)
@@ -168,22 +168,22 @@ class GaussianForms(AbstractTheorem[GaussianDraws]):
         size = float(np.linalg.norm(subject.vector))
         return (
             Claim("0 < |h|", float(np.finfo(float).tiny), size),
-            _follows("the entries of N", subject.matrices.ravel(), norm(), "N(0, 1)"),
+            _follows("the entries of N", subject.matrices.ravel(), scipy.stats.norm(), "N(0, 1)"),
         )
 
     @override
     def conclusions(self, subject: GaussianDraws, /) -> tuple[Claim, ...]:
         unit = subject.vector / np.linalg.norm(subject.vector)
         images = subject.matrices @ unit
-        law = chi2(unit.size)
+        law = scipy.stats.chi2(unit.size)
         return (
             _follows("|N h|^2 / |h|^2", np.sum(images**2, axis=1), law, f"chi2({unit.size})"),
-            _follows("h^T N h / |h|^2", images @ unit, norm(), "N(0, 1)"),
+            _follows("h^T N h / |h|^2", images @ unit, scipy.stats.norm(), "N(0, 1)"),
         )
 
 
 def _follows(what: str, values: Float[np.ndarray, " draws"], law: object, name: str) -> Claim:
     """The claim that a Kolmogorov-Smirnov test does not reject the law."""
-    chance = float(kstest(values, law.cdf).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+    chance = float(scipy.stats.kstest(values, law.cdf).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
     statement = f"{what} ~ {name}: {SIGNIFICANCE:g} <= the chance of such a deviation"
     return Claim(statement, SIGNIFICANCE, chance)

@@ -21,9 +21,8 @@ from math import pi
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.integrate import quad
-from scipy.stats import chi, norm
 
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg.network import LinearNetwork
@@ -58,7 +57,7 @@ class JointProbability:
     @property
     def interval(self) -> tuple[Grid, Grid]:
         """Where the probability lies, with the confidence of `sampling`, for many hits."""
-        width = norm.isf((1 - CONFIDENCE) / 2) * self.error
+        width = scipy.stats.norm.isf((1 - CONFIDENCE) / 2) * self.error
         return np.maximum(self.estimate - width, 0.0), np.minimum(self.estimate + width, 1.0)
 
     @property
@@ -143,7 +142,7 @@ def _contributions(
     imbalances = largest_imbalance(scaled)
     norms = np.linalg.norm(products(scaled), axis=(1, 2))
     alive = factor * imbalances <= norms ** (2 / depth)  # else c <= min(1, |W|) at no scale
-    weights = (high - low)[alive] * chi.pdf(last[alive], chain.widths[-2])
+    weights = (high - low)[alive] * scipy.stats.chi.pdf(last[alive], chain.widths[-2])
     margins = scales[:, None] * np.sqrt(factor * imbalances[alive])
     lengths = scales[:, None] ** depth * norms[alive]
     return weights * margin_share(chain.widths[0], margins, lengths)
@@ -202,7 +201,7 @@ def scalar_chain_limit(depth: int, scale: float) -> float:
         return float(gaussians * (margin**2 / w) ** (count - 1))
 
     halves = ((0.0, 1.0), (1.0, 2 ** (1 / count)))
-    parts = [quad(density, *ends, epsabs=0.0, epsrel=1e-12)[0] for ends in halves]
+    parts = [scipy.integrate.quad(density, *ends, epsabs=0.0, epsrel=1e-12)[0] for ends in halves]
     return float(2 ** (count - 1) * sum(parts))
 
 

@@ -13,8 +13,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.integrate import quad
 from typing_extensions import override
 
 from thalweg._typing import Weights
@@ -281,7 +281,10 @@ def growth_integral(ray: Ray, radius: float, gap: float = _LAST_GAP) -> float:
 
     end, turn = ray.total_time(gap), ray.turning_time
     parts = [(0.0, turn), (turn, end)]
-    return sum(quad(integrand, *part, epsabs=0, epsrel=1e-9, limit=200)[0] for part in parts)
+    return sum(
+        scipy.integrate.quad(integrand, *part, epsabs=0, epsrel=1e-9, limit=200)[0]
+        for part in parts
+    )
 
 
 def growth_bound(ray: Ray, radius: float, time: float) -> Magnitude:

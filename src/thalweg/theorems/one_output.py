@@ -12,8 +12,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import numpy as np
+import scipy
 from jaxtyping import Array, Float, Key
-from scipy.stats import chi2
 from typing_extensions import override
 
 from thalweg.initialisation import balanced
@@ -252,7 +252,7 @@ class RandomStartConverges(AbstractTheorem[Case]):
         """Of a start that `DescentConverges` speaks about."""
         assert subject.random_start is not None  # one of the assumptions
         size = LARGEST_NORM * np.linalg.norm(target_of(subject)) / subject.random_start.scale
-        return float(chi2.cdf(size**2, subject.objective.problem.shape[1]))
+        return float(scipy.stats.chi2.cdf(size**2, subject.objective.problem.shape[1]))
 
 
 def balanced_rate(ray: Ray, gap: float) -> Magnitude:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from typing_extensions import override
 
 from thalweg.measurement import deficiency_margin
@@ -317,7 +317,7 @@ def layer_norm_bound(nu: float, c: float, depth: int) -> float:
     high = low + 1.0
     while _excess(high, nu, root, depth) < 0:
         high *= 2
-    found = brentq(_excess, low, high, args=(nu, root, depth), xtol=1e-15)
+    found = scipy.optimize.brentq(_excess, low, high, args=(nu, root, depth), xtol=1e-15)
     return float((unit * found) ** 0.5)
 
 

@@ -15,8 +15,7 @@ from math import ceil, inf, log, sqrt
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import chi
+import scipy
 from typing_extensions import override
 
 from thalweg._checks import InputError, require_count
@@ -69,7 +68,7 @@ def least_ratio(probability: float) -> float:
     """The a above which enough features give this probability, below one half."""
     if not 0 <= probability < 0.5:
         raise InputError(f"`probability` must lie in [0, 1/2), got {probability}.")
-    return 8 / float(ndtri((3 - 2 * probability) / 4)) ** 2
+    return 8 / float(scipy.special.ndtri((3 - 2 * probability) / 4)) ** 2
 
 
 def least_features(probability: float, ratio: float) -> int:
@@ -89,7 +88,8 @@ def event_probability(features: int, ratio: float) -> float:
     Near 1 - Phi(1 / sqrt(a)).
     """
     spread = 1 / (sqrt(ratio) * require_count("features", features))
-    return margin_probability(features, 1 / (2 * ratio * features), chi(features, scale=spread))
+    law = scipy.stats.chi(features, scale=spread)
+    return margin_probability(features, 1 / (2 * ratio * features), law)
 
 
 def _setting(case: Case, kind: str) -> tuple[Claim, ...]:

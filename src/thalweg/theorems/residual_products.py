@@ -15,7 +15,7 @@ from math import exp, log, sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 from typing_extensions import override
 
 from thalweg.network import LinearNetwork
@@ -73,7 +73,7 @@ def least_deviation(scale: float) -> float:
 
 def best_deviation(width: int, depth: int, scale: float) -> float:
     """The u with the least F(u), which is some way above s."""
-    found = minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda logarithm: failure_bound(width, depth, scale, exp(logarithm)).log,
         bounds=(log(scale), log(least_deviation(scale) + sqrt(depth))),
         method="bounded",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest
+import scipy
 
 from thalweg._checks import require_count
 from thalweg.theorems.certificate import Claim
@@ -37,7 +37,9 @@ class Proportion:
     @property
     def interval(self) -> tuple[float, float]:
         """Where the probability lies, with the confidence of this module."""
-        found = binomtest(self.successes, self.trials).proportion_ci(CONFIDENCE, "exact")
+        found = scipy.stats.binomtest(self.successes, self.trials).proportion_ci(
+            CONFIDENCE, "exact"
+        )
         return float(found.low), float(found.high)
 
     def at_least(self, statement: str, bound: float) -> Claim:

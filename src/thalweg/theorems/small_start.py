@@ -14,8 +14,8 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Bool
-from scipy.optimize import root_scalar
 from typing_extensions import override
 
 from thalweg._typing import Scalar, Weights
@@ -236,7 +236,7 @@ def growth_rate(setting: Setting, eps: float, gain: float) -> GrowthRate:
 
     low = min((bound.log - log(2)) / setting.depth, (bound.log - log(2 * least)) / deeper)
     high = bound.log / setting.depth
-    found = root_scalar(mismatch, bracket=(low - 1e-9, high + 1e-9), xtol=1e-13).root
+    found = scipy.optimize.root_scalar(mismatch, bracket=(low - 1e-9, high + 1e-9), xtol=1e-13).root
     rest = Magnitude.exp(float(found)) ** deeper
     return GrowthRate(_rate(setting, rest), rest, bound)
 

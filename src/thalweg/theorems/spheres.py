@@ -17,10 +17,8 @@ from math import exp, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.integrate import quad
-from scipy.special import betainc, betaincc, ndtr
-from scipy.stats import chi2
 from typing_extensions import override
 
 from thalweg._checks import require_count
@@ -42,7 +40,14 @@ def cap_share(dimension: int, cosine: Any) -> Float[np.ndarray, "..."]:
     else:
         # The same number twice: near the equator t^2 keeps its digits, near the pole 1 - t^2 does.
         a, square, rest = (count - 1) / 2, inside**2, (1 - inside) * (1 + inside)
-        half = np.where(square < 0.5, betaincc(0.5, a, square), betainc(a, 0.5, rest)) / 2
+        half = (
+            np.where(
+                square < 0.5,
+                scipy.special.betaincc(0.5, a, square),
+                scipy.special.betainc(a, 0.5, rest),
+            )
+            / 2
+        )
     share = np.where(inside < 0, 1 - half, half)
     return np.where(cosines > 1, 0.0, np.where(cosines <= -1, 1.0, share))
 
@@ -67,12 +72,12 @@ def margin_probability(dimension: int, margin: float, norm: Any) -> float:
         return float(margin_share(dimension, margin, radius) * norm.pdf(radius))
 
     ends = norm.ppf(_TAIL), norm.isf(_TAIL)
-    return float(quad(density, *ends, epsabs=1e-13, epsrel=1e-11, limit=400)[0])
+    return float(scipy.integrate.quad(density, *ends, epsabs=1e-13, epsrel=1e-11, limit=400)[0])
 
 
 def cap_bound(distance: Any) -> Float[np.ndarray, "..."]:
     """(3 - 4 Phi(x)) / 2, the papers' lower bound on a cap; positive for x < 0.6745."""
-    return np.asarray((3 - 4 * ndtr(distance)) / 2)
+    return np.asarray((3 - 4 * scipy.special.ndtr(distance)) / 2)
 
 
 def _enough_dimensions(dimension: int) -> Claim:
@@ -230,8 +235,8 @@ class GaussianNormTails(AbstractTheorem[GaussianNorm]):
     @override
     def conclusions(self, subject: GaussianNorm, /) -> tuple[Claim, ...]:
         d, k = subject.dimension, subject.exponent
-        above = float(chi2.sf(d + 2 * k + 2 * sqrt(k * d), d))
-        below = float(chi2.cdf(d - 2 * sqrt(k * d), d))
+        above = float(scipy.stats.chi2.sf(d + 2 * k + 2 * sqrt(k * d), d))
+        below = float(scipy.stats.chi2.cdf(d - 2 * sqrt(k * d), d))
         limit, resolution = Magnitude.exp(-k), float(rounding(1.0, k))
         return (
             Claim("P(|V|^2 >= s^2 (d + 2 k + 2 sqrt(k d))) <= e^-k", above, limit, resolution),

@@ -22,9 +22,8 @@ from math import atanh, cosh, exp, inf, log, sqrt, tanh
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.integrate import quad
-from scipy.optimize import root_scalar
 from typing_extensions import override
 
 from thalweg.dynamics.exact import reciprocal_norm
@@ -88,7 +87,10 @@ class Ray:
             return self.norm_at(at) ** -power
 
         parts = [(0.0, turn), (turn, tau)]
-        return sum(quad(pace, *part, epsabs=0, epsrel=1e-10, limit=200)[0] for part in parts)
+        return sum(
+            scipy.integrate.quad(pace, *part, epsabs=0, epsrel=1e-10, limit=200)[0]
+            for part in parts
+        )
 
     @property
     def turning_time(self) -> float:
@@ -100,7 +102,9 @@ class Ray:
         def late(tau: float) -> float:
             return self.cosine_at(tau) - self.norm_at(tau)
 
-        return float(root_scalar(late, bracket=(0.0, latest), xtol=1e-14, rtol=1e-14).root)
+        return float(
+            scipy.optimize.root_scalar(late, bracket=(0.0, latest), xtol=1e-14, rtol=1e-14).root
+        )
 
     @property
     def least_norm(self) -> float:

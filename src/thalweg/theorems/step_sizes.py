@@ -11,7 +11,7 @@ from math import comb, exp, inf, log, log1p
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.integrate import quad
+import scipy
 from typing_extensions import override
 
 from thalweg.curvature import sharpness
@@ -132,9 +132,11 @@ def error_integral(largest: float, margin: float, least: float, power: float) ->
     def near(z: float) -> float:
         return 2 * exp(z * (1 - power)) / (largest - exp(z))
 
-    first = quad(far, low, middle, limit=200)[0] if middle > low else 0.0
+    first = scipy.integrate.quad(far, low, middle, limit=200)[0] if middle > low else 0.0
     end = log(largest - exp(middle))
-    return first + (quad(near, log(margin), end, limit=200)[0] if end > log(margin) else 0.0)
+    return first + (
+        scipy.integrate.quad(near, log(margin), end, limit=200)[0] if end > log(margin) else 0.0
+    )
 
 
 @dataclass(frozen=True)
