@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 # The one set-up target: installs the package with its tools, again only when pyproject.toml changes.
-$(READY): pyproject.toml
+$(READY): pyproject.toml tools/install.py
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("thalweg needs Python >= 3.11; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python tools/install.py
 	@touch $@
 
 run: $(READY)

@@ -1,0 +1,71 @@
+"""The set-up tells uv where pip looks for packages, and falls back on pip."""
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "tools" / "install.py"
+
+
+@pytest.fixture
+def install():
+    spec = importlib.util.spec_from_file_location("install", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_uv_is_told_what_pip_is_told_and_the_environment_counts_most(install):
+    listed = """
+:env:.find-links='/wheels /more'
+global.extra-index-url='\\nfile:///one\\nfile:///two'
+global.find-links='/old'
+global.index-url='file:///all'
+global.progress-bar='off'
+install.index-url='file:///ours'
+"""
+    assert install.settings(listed) == {
+        "UV_INDEX_URL": "file:///ours",
+        "UV_EXTRA_INDEX_URL": "file:///one file:///two",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+    assert install.settings("") == {}
+
+
+@pytest.mark.parametrize("broken", ["uv cannot be had", "uv fails"])
+def test_where_uv_does_not_manage_pip_installs(install, monkeypatch, capsys, broken: str):
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        fails = install.UV in command if broken == "uv cannot be had" else command[0] == "/bin/uv"
+        return SimpleNamespace(returncode=3 if fails else 0, stdout="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    there = None if broken == "uv cannot be had" else "/bin/uv"
+    monkeypatch.setattr(install.shutil, "which", lambda name: there)
+    with pytest.raises(SystemExit) as end:
+        install.main()
+    assert end.value.code == 0
+    assert asked[-1][1:] == install.pip("install", "--quiet", "--editable", ".[dev]")[1:]
+    assert "pip takes" in capsys.readouterr().err
+
+
+def test_where_uv_manages_pip_installs_nothing(install, monkeypatch):
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        return SimpleNamespace(returncode=0, stdout="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(install.shutil, "which", lambda name: "/bin/uv")
+    install.main()
+    assert [command[0] for command in asked] == [install.sys.executable, "/bin/uv"]
+    assert asked[0][-2:] == ["config", "list"]
