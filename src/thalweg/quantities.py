@@ -174,14 +174,10 @@ QUANTITIES: dict[str, Quantity] = {
 
 def described(results: xr.Dataset) -> xr.Dataset:
     """The dataset, with attributes on every variable that is a quantity of the table."""
-    named = {}
-    for name, variable in results.variables.items():
-        quantity = QUANTITIES.get(str(name))
-        if quantity is not None:
-            named[name] = results[name].assign_attrs({**quantity.attrs, **variable.attrs})
-    return results.assign_coords(
-        {name: named.pop(name) for name in list(named) if name in results.coords}
-    ).assign(named)
+    found = results.copy()
+    for name, variable in found.variables.items():
+        variable.attrs = {**attributes_of(str(name)), **variable.attrs}
+    return found
 
 
 def stored_as(name: str) -> Quantity:

@@ -81,7 +81,7 @@ def explain(path: Path) -> str:
     within = [name for name in names if holds(path / name) is not None]
     if within:
         return f"{wanted} {path}, which holds folders of results: {_some(within)}; name one."
-    if LOCK in names:
+    if names == [LOCK]:
         now = "another command is at work there" if is_written_to(path) else "give it again"
         return f"{wanted} {path}, where a command began and has finished nothing yet; {now}."
     return f"{wanted} {path}, which holds no {RESULTS}, but {_some(names)}."

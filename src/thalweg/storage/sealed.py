@@ -8,8 +8,14 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from thalweg.storage.files import write_text
-from thalweg.storage.sums import SUMS, DamageError, as_text, digest_of, from_text
-from thalweg.storage.sums import require_same_names as require_names
+from thalweg.storage.sums import (
+    SUMS,
+    DamageError,
+    as_text,
+    digest_of,
+    from_text,
+    require_same_names,
+)
 
 _DIGEST = "sha256"
 
@@ -30,13 +36,13 @@ def unsealed(path: Path) -> dict[str, bytes]:
     if SUMS not in members:
         raise DamageError(f"{path.name} has no checksums: it is damaged, or of an older version")
     try:
-        written = from_text(members.pop(SUMS).decode())
-    except UnicodeDecodeError as error:
-        raise DamageError(f"{path.name} is damaged") from error
-    require_names(written, members)
+        written = from_text(members.pop(SUMS))
+        require_same_names(written, members)
+    except DamageError as error:
+        raise DamageError(f"{path.name} is damaged: {error}") from error
     for name, content in members.items():
         if digest_of(content) != written[name]:
-            raise DamageError(f"{path.name} is damaged")
+            raise DamageError(f"{path.name} is damaged: {name} is not what was written")
     return members
 
 

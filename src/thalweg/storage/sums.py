@@ -34,7 +34,7 @@ def write_sums(folder: Path) -> None:
 def require_whole(folder: Path) -> None:
     """Refuse a folder in which a file is missing, changed or too many, by its name."""
     try:
-        written = from_text((folder / SUMS).read_text(encoding="utf-8"))
+        written = from_text((folder / SUMS).read_bytes())
         found = _names(folder)
         require_same_names(written, found)
         for name in found:
@@ -62,8 +62,9 @@ def as_text(sums: Mapping[str, str]) -> str:
     return "".join(f"{digest}  {name}\n" for name, digest in sums.items())
 
 
-def from_text(text: str) -> dict[str, str]:
+def from_text(content: bytes) -> dict[str, str]:
     """Checksums by name, as `as_text` wrote them."""
+    text = content.decode(errors="replace")
     matches = [_LINE.fullmatch(line) for line in text.splitlines()]
     if not all(matches) or not text.endswith("\n"):
         raise DamageError(f"{SUMS} is not what was written")
