@@ -20,8 +20,9 @@ def draw_loss(axes: Axes, results: xr.Dataset) -> None:
     flow_line(axes, results, "excess")
     values = finite(results, "excess")
     values = values[values > 0]
-    low, top = values.min(), values.max()
-    if top > 20 * low:
+    # Nothing is above the minimum where descent starts in it.
+    low, top = (values.min(), values.max()) if values.size else (1.0, 1.0)
+    if low < top / 20:
         log_axis(axes, max(low, top * 1e-20) / 2, 3 * top)
     else:
         axes.set_ylim(0, 1.1 * top)

@@ -69,9 +69,9 @@ def _about_distance(results: xr.Dataset) -> str:
         if float(run.proven_until) > 0
     ]
     text += f"Bands are proven without the flow, up to time {by_rate(until)}"
-    outside = _outside(results)
     if "flow_error" not in results:
         return f"{text}."
+    outside = _outside(results)
     if outside:
         return f"{text}; {outside} measured distances lie outside of them, which must not be."
     return f"{text}; every measured distance lies in its band, up to the error of the flow."

@@ -113,8 +113,8 @@ def _slack(point: Approximation) -> float:
     most, in units of the layers; an N-th root of what is small or zero makes much of that.
     """
     n, size = point.depth, float(np.max(point.layer_norms))
-    if size == 0:
-        return 0.0
+    if size ** max(n, 2) == 0:  # below floating point: rounding alone is left
+        return n**2 * size ** (2 * (n - 1)) * float(rounding(1.0))
     values = np.zeros(max(point.product.shape))
     found = np.linalg.svd(point.product, compute_uv=False)
     values[: found.size] = (found / size**n) ** 2

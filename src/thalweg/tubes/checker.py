@@ -127,10 +127,16 @@ class Checked:
             f"time {_as_it_is(self.time)}\n"
             f"the exact flow from within {_as_it_is(self.start_distance)} of the first point stays "
             f"within {_from_above(self.largest_upper, 6)} of the points "
-            f"({_from_above(self.ratio, 4)} times the lower bound there)\nand within "
+            f"({self._beside_the_lower_bound()})\nand within "
             f"{_from_above(self.between, 6)} of the polygon through them; they are steps of "
             f"descent up to {_from_above(self.largest_jump, 1)}"
         )
+
+    def _beside_the_lower_bound(self) -> str:
+        """How much above the lower bound the upper one is, where there is a lower one."""
+        if not isfinite(self.ratio):
+            return "the lower bound there is zero"
+        return f"{_from_above(self.ratio, 4)} times the lower bound there"
 
 
 def _from_above(value: float, digits: int) -> str:
