@@ -185,7 +185,7 @@ def test_certify_says_what_holds_and_what_does_not(thalweg):
 def test_certify_refuses_a_learning_rate_that_is_none(thalweg, rate):
     code, _, error = thalweg("certify", *SMALL, "--learning-rate", rate)
     assert code == 2
-    assert "`learning_rate` must be" in error
+    assert "`--learning-rate` must be" in error
 
 
 def test_certify_prints_json(thalweg):
@@ -208,3 +208,30 @@ def test_theorems_can_be_listed_by_paper(thalweg):
     code, _, error = thalweg("theorems", "--paper", "nobody2020")
     assert code == 2
     assert "`paper` must be one of arora2019, elkabetz2021, marion2024" in error
+
+
+class JaxRuntimeError(RuntimeError):
+    """Called like JAX's own."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes")],
+)
+def test_memory_that_runs_out_is_one_sentence(thalweg, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(experiment, "prepared", fail)
+    code, _, complaint = thalweg("run", *SMALL)
+    assert code == 2
+    assert "The work must fit in memory" in complaint
+
+
+def test_real_faults_are_not_hidden(thalweg, monkeypatch):
+    def fail(*_):
+        raise JaxRuntimeError("INTERNAL: something is broken")
+
+    monkeypatch.setattr(experiment, "prepared", fail)
+    with pytest.raises(JaxRuntimeError, match="INTERNAL"):
+        thalweg("run", *SMALL)

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._checks import InputError, as_floating, is_traced
+from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork, LinearNetwork, SharedNetwork
 
@@ -35,6 +36,7 @@ Layer = Float[Array, "_ _"]
 
 def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
     """Independent entries from N(0, scale^2)."""
+    _require_room(network)
     _require_no_less("scale", scale, 0.0)
     keys = jax.random.split(key, network.depth)
     return tuple(
@@ -59,6 +61,7 @@ def balanced_from(network: AbstractNetwork, matrix: Any) -> Weights:
     shape = _product_shape("balanced_from", network)
     product = as_floating("matrix", matrix)
     product = product[None] if product.ndim == 1 else product
+    _require_room(network)
     if product.shape != shape:
         raise InputError(
             f"`matrix` must have the shape of the network's product, {shape}, got {product.shape}; "
@@ -114,6 +117,7 @@ def residual(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
 
 def identity(network: AbstractNetwork) -> Weights:
     """Ones on the diagonal of every layer, square or not, and zeros elsewhere."""
+    _require_room(network)
     if any(len(shape) != 2 for shape in network.shapes):
         raise InputError(f"`identity` needs layers that are matrices, got shapes {network.shapes}.")
     return tuple(jnp.eye(shape[0], shape[1]) for shape in network.shapes)
@@ -273,6 +277,12 @@ def _require_width(network: AbstractNetwork, values: Float[Array, " values"]) ->
         )
 
 
+def _require_room(network: AbstractNetwork) -> None:
+    require_memory(
+        f"A start of {network.size} weights", 2 * network.size, "take a narrower network"
+    )
+
+
 def _require_no_less(name: str, value: ScalarLike, least: float) -> None:
     if not is_traced(value) and not (np.isfinite(value) and np.asarray(value) >= least):
         raise InputError(f"`{name}` must be a finite number >= {least:g}, got {value}.")
@@ -306,6 +316,7 @@ def _fans_of_pattern(pattern: Array) -> tuple[int, int]:
 
 
 def _uniform(network: AbstractNetwork, bounds: list[float], key: PRNGKeyArray) -> Weights:
+    _require_room(network)
     keys = jax.random.split(key, network.depth)
     return tuple(
         jax.random.uniform(own, shape, minval=-bound, maxval=bound)

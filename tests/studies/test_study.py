@@ -117,7 +117,10 @@ def test_data_of_another_revision_are_not_used(squares, tmp_path, monkeypatch):
     conduct(squares, Size.QUICK, tmp_path)
     count = len(COMPUTED)
     monkeypatch.setattr(Squares, "revision", 2)
-    conduct(squares, Size.QUICK, tmp_path)
+    with pytest.raises(InputError, match=r"holds one with other settings.*`--fresh` to replace it"):
+        conduct(squares, Size.QUICK, tmp_path)
+    assert len(COMPUTED) == count
+    conduct(squares, Size.QUICK, tmp_path, fresh=True)
     assert len(COMPUTED) == count + 3
 
 
@@ -191,7 +194,7 @@ def test_the_command_prints_verdicts_and_fails_with_them(squares, tmp_path, monk
     assert "not confirmed: squares-quick" in printed.err
     code, printed = call("--out", tmp_path / "squares-quick", command="run")
     assert code == 2
-    assert "must not hold a study" in printed.err
+    assert "must be a folder of this run or a new one, but it holds a study" in printed.err
     code, printed = call("squares", "--quick", "--full")
     assert code == 2
     assert "Either `--quick` or `--full`" in printed.err

@@ -7,7 +7,7 @@ per group of commands; importing it registers them.
 import os
 import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -33,11 +33,30 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        words = Text.assemble(("error: ", "bold red"), str(error))
-        err.print(words, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _refuse(str(error))
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        _refuse(
+            "The work must fit in memory, but more was asked for than there is; take fewer "
+            "samples, a smaller network or fewer records."
+        )
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    words = Text.assemble(("error: ", "bold red"), sentence)
+    err.print(words, highlight=False, soft_wrap=True)
+    sys.exit(2)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Python says so by type, JAX in words."""
+    return isinstance(error, MemoryError) or (
+        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+        and "RESOURCE_EXHAUSTED" in str(error)
+    )
 
 
 def _stop_at_once(*_: Any) -> None:
@@ -47,6 +66,7 @@ def _stop_at_once(*_: Any) -> None:
     """
     err.show_cursor(True)
     goes_on = "; run the same command to go on" if _KEEPING & set(sys.argv[1:2]) else ""
+    goes_on += ", without --fresh" if goes_on and "--fresh" in sys.argv else ""
     err.print(f"interrupted{goes_on}", highlight=False)
     os._exit(130)
 

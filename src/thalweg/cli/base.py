@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from thalweg._errors import InputError
+from thalweg._sizes import LONG, time_in_words
+from thalweg.cli.lines import plain_lines
 
 app = typer.Typer(
     add_completion=False,
@@ -38,6 +40,7 @@ Changes = Annotated[
         help="Change a field, e.g. network.depth=3; may be given several times.",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -60,7 +63,7 @@ def _change(text: str) -> tuple[str, Any]:
         raise InputError(f"`--set` must have the form FIELD=VALUE, got {text!r}.")
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return name.strip(), value.strip()  # a word without quotes
 
 
@@ -72,9 +75,39 @@ def finite(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def say(words: str) -> None:
+    """A line for the person who waits, apart from what the command prints as its result."""
+    err.print(words, highlight=False, soft_wrap=True)
+
+
+def say_if_long(seconds: float) -> None:
+    """Tell how long something may take, before it begins, if that is long."""
+    if seconds > LONG:
+        say(f"this may take about {time_in_words(seconds)}; the estimate is rough")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say that something is being done of which nobody knows the share."""
+    if err.is_terminal:
+        with err.status(f"{what} ..."):
+            yield
+        return
+    with plain_lines(say) as update:
+        update(what, 0.0)
+        yield
+
+
 @contextmanager
 def progress_bars(*stages: str) -> Iterator[Any]:
-    """One bar per stage, with an estimate; gives a function of a stage and the share done."""
+    """One bar per stage, with an estimate; gives a function of a stage and the share done.
+
+    Where nobody looks at a terminal these are lines, now and then.
+    """
+    if not err.is_terminal:
+        with plain_lines(say) as tell:
+            yield tell
+        return
     columns = (
         TextColumn("{task.description:>12}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),

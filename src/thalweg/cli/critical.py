@@ -10,7 +10,22 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from thalweg._errors import InputError
-from thalweg.cli.base import AsJson, Changes, File, app, err, folder_of, out, read_experiment
+from thalweg._sizes import require_memory
+from thalweg.cli.base import (
+    AsJson,
+    Changes,
+    File,
+    Force,
+    app,
+    folder_of,
+    out,
+    read_experiment,
+    say,
+    working,
+)
+from thalweg.cli.options import count, number, require_new
+
+_FORMS = (".png", ".pdf", ".svg")
 
 
 @app.command()
@@ -23,23 +38,43 @@ def critical(
     scales: Annotated[
         str | None, typer.Option(help="Or scales of the start, e.g. 0.1,0.2,0.5.")
     ] = None,
-    starts: Annotated[int, typer.Option(help="How many random starts, with seeds from 0 on.")] = 6,
-    steps: Annotated[int, typer.Option(help="What every run may take.")] = 2000,
+    starts: Annotated[
+        int,
+        typer.Option(
+            help="How many random starts, with seeds from 0 on.", callback=count("--starts")
+        ),
+    ] = 6,
+    steps: Annotated[
+        int, typer.Option(help="What every run may take.", callback=count("--steps"))
+    ] = 2000,
     share: Annotated[
-        float, typer.Option(help="Of the start's excess loss, left by a run that trains.")
+        float,
+        typer.Option(
+            help="Of the start's excess loss, left by a run that trains.",
+            callback=number("--share", above=0.0, below=1.0),
+        ),
     ] = 0.01,
-    precision: Annotated[float, typer.Option(help="Relative width of the interval.")] = 0.02,
+    precision: Annotated[
+        float,
+        typer.Option(
+            help="Relative width of the interval.", callback=number("--precision", least=1e-9)
+        ),
+    ] = 0.02,
     as_json: AsJson = False,
     picture: Annotated[
         Path | None, typer.Option("--out", help="Draw the rates over them into this file.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Find the largest learning rate that still trains, next to what theory predicts."""
+    searches = _changes(depths, scales)
+    if picture is not None:
+        _require_picture(picture, force)
     settings = read_experiment(file, changes)
     found = []
-    for change in _changes(depths, scales):
+    for change in searches:
         words = ", ".join(f"{field.split('.')[1]} {value:g}" for field, value in change.items())
-        with err.status(f"{words or 'searching'} ..."):
+        with working(words or "searching"):
             found.append(
                 _measure(settings, change, folder_of(file), starts, steps, share, precision)
             )
@@ -86,18 +121,21 @@ def _measure(
     import numpy as np
 
     from thalweg import experiment
-    from thalweg._checks import require_count
     from thalweg.critical import critical_learning_rate
 
     settings = experiment.changed(settings, change)
     objective = experiment.objective(settings, folder)
     drawn = "seed" in type(settings.start).model_fields
-    count = require_count("starts", starts) if drawn else 1
+    total = starts if drawn else 1
+    require_memory(
+        f"{total} starts of {objective.network.size} weights", 2 * total * objective.network.size,
+        "lower `--starts`",
+    )  # fmt: skip
     weights = [
-        experiment.start(
+        experiment.finite_start(
             experiment.changed(settings, {"start.seed": seed}) if drawn else settings, objective
         )
-        for seed in range(count)
+        for seed in range(total)
     ]
     together = tuple(
         np.stack([np.asarray(each) for each in layer]) for layer in zip(*weights, strict=True)
@@ -108,7 +146,7 @@ def _measure(
     return {
         "depth": objective.network.depth,
         "scale": getattr(settings.start, "scale", None),
-        "starts": count,
+        "starts": total,
         **result.to_dict(),
     }
 
@@ -151,6 +189,15 @@ def _print(found: dict[str, Any]) -> None:
     out.print(table)
 
 
+def _require_picture(picture: Path, force: bool) -> None:
+    require_new(picture, force)
+    if picture.suffix.lower() not in _FORMS:
+        raise InputError(
+            f"`--out` must be a picture, with a name that ends in {', '.join(_FORMS)}, got "
+            f"{picture}."
+        )
+
+
 def _draw(found: list[dict[str, Any]], along: str, picture: Path) -> None:
     from thalweg.figures import critical_rates
 
@@ -159,4 +206,4 @@ def _draw(found: list[dict[str, Any]], along: str, picture: Path) -> None:
         figure.savefig(picture)
     except (OSError, ValueError) as error:
         raise InputError(f"`--out` must be a picture that can be written: {error}.") from error
-    err.print(f"{picture}", highlight=False)
+    say(f"{picture}")

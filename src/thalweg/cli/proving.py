@@ -12,13 +12,15 @@ from thalweg.cli.base import (
     AsJson,
     Changes,
     File,
+    Force,
     app,
-    err,
     finite,
     folder_of,
     out,
     read_experiment,
+    working,
 )
+from thalweg.cli.options import number, require_new
 
 
 @app.command()
@@ -26,27 +28,35 @@ def prove(
     file: File = None,
     proof: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("proof.json"),
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of the run; the experiment's first one if not given.")
+        float | None,
+        typer.Option(
+            help="Of the run; the experiment's first one if not given.",
+            callback=number("--learning-rate", above=0.0),
+        ),
     ] = None,
     start_distance: Annotated[
-        float, typer.Option(help="How far the flow may start from the run.")
+        float,
+        typer.Option(
+            help="How far the flow may start from the run.",
+            callback=number("--start-distance", least=0.0),
+        ),
     ] = 0.0,
     changes: Changes = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove the distance of a descent run to the exact flow, in a file that anyone can check."""
     from thalweg import experiment
-    from thalweg._checks import require_positive
     from thalweg.dynamics import descend
     from thalweg.tubes import prove as make
 
+    require_new(proof, force)
     settings = read_experiment(file, changes)
     training = settings.training
     rate = training.learning_rate[0] if learning_rate is None else learning_rate
-    require_positive("--learning-rate", rate)
     objective = experiment.objective(settings, folder_of(file))
-    weights = experiment.start(settings, objective)
-    with err.status("proving ..."):
+    weights = experiment.finite_start(settings, objective)
+    with working("proving"):
         run = descend(objective, weights, learning_rate=rate, steps=training.steps_at(rate))
         made = make(run, start_distance)
     try:

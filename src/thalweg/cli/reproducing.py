@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from thalweg._errors import InputError
-from thalweg.cli.base import AsJson, app, err, out, print_rows, progress_bars
+from thalweg.cli.base import AsJson, app, err, out, print_rows, progress_bars, say
 
 
 @app.command()
@@ -33,6 +33,9 @@ def reproduce(
     pages: Annotated[
         Path | None, typer.Option(help="Also copy the page and its pictures into this folder.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Replace results that are there, finished or not.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Reproduce figures of the papers: data, pictures, and a verdict per finding."""
@@ -50,7 +53,7 @@ def reproduce(
         study.chosen(size, chosen)
     outcomes = []
     for study in _possible(wanted, names):
-        outcomes.append(_conducted(study, size, folder, chosen))
+        outcomes.append(_conducted(study, size, folder, chosen, fresh))
         if pages is not None:
             studies.publish(outcomes[-1], pages)
         if not as_json:
@@ -79,12 +82,19 @@ def _possible(wanted: Sequence[Any], names: Sequence[str]) -> list[Any]:
     return possible
 
 
-def _conducted(study: Any, size: Any, folder: Path, variants: tuple[str, ...]) -> Any:
+def _conducted(study: Any, size: Any, folder: Path, variants: tuple[str, ...], fresh: bool) -> Any:
     from thalweg import studies
 
+    if not fresh and studies.is_finished(study, size, folder, variants):
+        say(f"{study.name} is done: shown, not repeated; `--fresh` runs it again")
     with progress_bars(study.name) as update:
         return studies.conduct(
-            study, size, folder, lambda _, share: update(study.name, share), variants
+            study,
+            size,
+            folder,
+            lambda _, share: update(study.name, share),
+            variants,
+            fresh=fresh,
         )
 
 

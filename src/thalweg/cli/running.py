@@ -11,12 +11,16 @@ from thalweg.cli.base import (
     AsJson,
     Changes,
     File,
+    Force,
     app,
     folder_of,
     out,
     print_rows,
     progress_bars,
     read_experiment,
+    say,
+    say_if_long,
+    working,
 )
 
 
@@ -28,42 +32,100 @@ def run(
         typer.Option("--out", help="Where the report goes; `output.folder` if not given."),
     ] = None,
     changes: Changes = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Replace the run in the folder, finished or not.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Descend and flow from one start; measure, prove and check; write a report.
 
-    Interrupted, the same command goes on where it stopped.
+    Interrupted, the same command goes on where it stopped; finished, it shows what there is. A run
+    never replaces another one, unless told so by `--fresh`.
     """
-    from thalweg import experiment, report
-    from thalweg.experiment.pieces import forget
-    from thalweg.storage import holds
-    from thalweg.storage.files import only_writer
+    from thalweg import experiment
+    from thalweg.experiment import folders
+    from thalweg.storage.files import only_writer, require_no_writer
 
     settings = read_experiment(file, changes)
-    folder = Path(settings.output.folder) if folder is None else folder
+    base = Path(settings.output.folder) if folder is None else folder
+    named = folder is not None or settings.output.folder != folders.DEFAULT
+    if named:
+        require_no_writer(base)
     # What is wrong is said before there is a folder.
-    experiment.start(settings, experiment.objective(settings, folder_of(file)))
-    other = holds(folder)
-    if other in ("sweep", "study"):
-        raise InputError(
-            f"{folder} must not hold a {other}, whose results would be replaced; give "
-            "another `--out`."
-        )
-    with only_writer(folder):
-        with progress_bars(*experiment.STAGES) as update:
-            results = experiment.perform(settings, folder_of(file), update, kept_in=folder)
-        results.attrs["experiment"] = experiment.to_toml(
-            experiment.moved(settings, folder_of(file), folder)
-        )
-        page = report.write(results, folder)
-        forget(folder)
+    ready = experiment.prepared(settings, folder_of(file))
+    wanted = folders.Wanted(
+        experiment.moved(settings, folder_of(file), base),
+        experiment.pieces_of(settings, ready).digest,
+    )
+    place = base if fresh else _place(wanted, base, named)
+    with only_writer(place):
+        if fresh:
+            folders.clear(place)
+        else:
+            _require_free(wanted, place)  # another command may have been quicker
+        if wanted.finished_in(place):
+            say(f"{place} holds this very run: shown, not repeated; `--fresh` runs it again")
+            results, page = _shown(place)
+        else:
+            say_if_long(ready.seconds)
+            results, page = _performed(settings, file, place)
     tell_run(results, page, as_json)
+
+
+def _place(wanted: Any, base: Path, named: bool) -> Path:
+    """The folder of a run: the one that was named, or else the next one that is free."""
+    from thalweg.experiment import folders
+
+    if named:
+        _require_free(wanted, base)
+        return base
+    place = folders.free_folder(wanted, base)
+    if place != base:
+        say(f"{base} {wanted.other_in(base)}; this run goes to {place}")
+    return place
+
+
+def _require_free(wanted: Any, place: Path) -> None:
+    other = wanted.other_in(place)
+    if other is not None:
+        raise InputError(
+            f"{place} must be a folder of this run or a new one, but it {other}; give another "
+            "`--out`, or `--fresh` to replace a run."
+        )
+
+
+def _performed(settings: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
+    from thalweg import experiment, report
+    from thalweg.experiment.pieces import forget
+
+    with progress_bars(*experiment.STAGES) as update:
+        results = experiment.perform(settings, folder_of(file), update, kept_in=place)
+    results.attrs["experiment"] = experiment.to_toml(
+        experiment.moved(settings, folder_of(file), place)
+    )
+    with working("report"):
+        page = report.write(results, place)
+    forget(place)
+    return results, page
+
+
+def _shown(place: Path) -> tuple[Any, Path]:
+    """A finished run; what an interruption of its writing left out is made up for."""
+    from thalweg import report
+    from thalweg.experiment.pieces import FOLDER, forget
+    from thalweg.storage import open_results
+
+    results, page = open_results(place).load(), place / report.PAGE
+    if (place / FOLDER).exists() or report.fault_of(page) is not None:
+        page = report.write(results, place)
+        forget(place)
+    return results, page
 
 
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(help="The file to be written.")] = Path("experiment.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Force = False,
 ) -> None:
     """Write an experiment with every field, its default and what it means, to begin with."""
     from thalweg import experiment

@@ -16,17 +16,27 @@ from thalweg.cli.base import (
     out,
     print_rows,
     read_experiment,
+    working,
 )
+from thalweg.cli.options import number
 
 
 @app.command()
 def certify(
     file: File = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of the descent that is to be guaranteed.")
+        float | None,
+        typer.Option(
+            help="Of the descent that is to be guaranteed.",
+            callback=number("--learning-rate", above=0.0),
+        ),
     ] = None,
     target_loss: Annotated[
-        float | None, typer.Option(help="To be reached; a hundredth of the excess if not given.")
+        float | None,
+        typer.Option(
+            help="To be reached; a hundredth of the excess if not given.",
+            callback=number("--target-loss"),
+        ),
     ] = None,
     changes: Changes = None,
     simulated: Annotated[
@@ -39,7 +49,7 @@ def certify(
 
     settings = read_experiment(file, changes)
     case = experiment.case(settings, learning_rate, target_loss, folder_of(file))
-    with err.status("simulating ..." if simulated else "checking ..."):
+    with working("simulating" if simulated else "checking"):
         case = theorems.simulate(case) if simulated else case
         found = theorems.certify_case(case)
     if as_json:

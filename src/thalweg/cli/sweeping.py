@@ -15,6 +15,8 @@ from thalweg.cli.base import (
     print_rows,
     progress_bars,
     read_experiment,
+    say,
+    say_if_long,
 )
 
 _DEFAULT_FOLDER = "thalweg-sweep"
@@ -38,23 +40,37 @@ def sweep(
 ) -> None:
     """Run an experiment over a grid of values; the same command goes on after an interruption."""
     from thalweg import sweeps
+    from thalweg.storage.files import require_no_writer
 
     experiment = read_experiment(file, changes)
-    place = folder or _folder(experiment.output.folder)
+    base = folder or _folder(experiment.output.folder)
+    named = folder is not None or base != Path(_DEFAULT_FOLDER)
+    if named:
+        require_no_writer(base)
+    plan = sweeps.prepared(experiment, folder_of(file))
+    place = base if named or fresh else _free(plan, base)
+    if not fresh and sweeps.is_finished(plan, place):
+        say(f"{place} holds this very sweep: shown, not repeated; `--fresh` runs it again")
+    else:
+        say_if_long(plan.seconds())
     with progress_bars("sweep") as show:
 
         def progress(done: int, total: int) -> None:
             show("sweep", done / total)
 
-        found = sweeps.sweep(
-            experiment,
-            place,
-            scheduler=scheduler,
-            progress=progress,
-            folder=folder_of(file),
-            fresh=fresh,
-        )
+        found = sweeps.perform(plan, place, scheduler, progress, fresh)
     tell_sweep(found, place, True, as_json)
+
+
+def _free(plan: Any, base: Path) -> Path:
+    """The folder of this name, or with the least number behind it, that is in nobody's use."""
+    from thalweg import sweeps
+    from thalweg.storage.files import numbered
+
+    place = next(each for each in numbered(base) if sweeps.other_in(plan, each) is None)
+    if place != base:
+        say(f"{base} holds {sweeps.other_in(plan, base)}; this sweep goes to {place}")
+    return place
 
 
 @app.command()

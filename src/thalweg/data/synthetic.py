@@ -17,6 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._checks import InputError, is_traced, require_count
+from thalweg._sizes import require_memory
+
+_COPIES = 4  # of the samples, while they are drawn and their least-squares problem is solved
 
 
 class LinearData(NamedTuple):
@@ -40,6 +43,7 @@ def gaussian_regression(
     keys with `jax.vmap`.
     """
     samples, features = require_count("samples", samples), require_count("features", features)
+    _require_room(samples, features, 1)
     inputs, rest = jax.random.split(key)
     return _with_unit_solution(
         jax.random.normal(inputs, (samples, features)), outputs=1, noise=noise, key=rest
@@ -70,6 +74,7 @@ def conditioned_regression(
             "second moment is singular and has no condition number."
         )
     _require("condition", condition, least=1.0)
+    _require_room(samples, features, outputs)
     left, right, rest = jax.random.split(key, 3)
     frame = jnp.linalg.qr(jax.random.normal(left, (samples, features)))[0]
     basis = jnp.linalg.qr(jax.random.normal(right, (features, features)))[0]
@@ -92,6 +97,15 @@ def _with_unit_solution(
     if outputs == 1:
         return LinearData(x, y[:, 0], solution[:, 0])
     return LinearData(x, y, solution.T)
+
+
+def _require_room(samples: int, features: int, outputs: int) -> None:
+    numbers = samples * (features + outputs) + (features + outputs) * features
+    require_memory(
+        f"A regression with {samples} samples, {features} features and {outputs} outputs",
+        _COPIES * numbers,
+        "take fewer `samples` or `features`",
+    )
 
 
 def _require(name: str, value: ScalarLike, least: float) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from thalweg._checks import InputError
+from thalweg._sizes import NUMBER, require_memory
 from thalweg._typing import Weights
 from thalweg.dynamics.trajectory import Recorded
 from thalweg.network import LinearNetwork
@@ -49,6 +50,19 @@ def lanes_of(objective: Objective) -> int:
         return _LINEAR_LANES if max(network.widths) <= _WIDEST_IN_LANES else 1
     work = network.size * objective.problem.inputs.shape[0]
     return _OTHER_LANES if work <= _LARGEST_IN_LANES else 1
+
+
+def block_operations(objective: Objective, alone: bool = False) -> int:
+    """Roughly how many operations a step takes: of a whole block, or of one network alone."""
+    network, problem = objective.network, objective.problem
+    outputs, features = problem.shape
+    linear = isinstance(network, LinearNetwork)
+    rows = min(outputs, features) if linear else problem.inputs.shape[0]
+    lanes = 1 if alone else lanes_of(objective)
+    # A product takes two operations per number, there are three for each layer; calls cost too, and
+    # where a step is a few products of large matrices with vectors, so does reading the matrices.
+    each = 6 * network.size * rows + 6 * outputs * features**2 * linear
+    return lanes * each + 2_000 * network.depth + (30 * network.size if lanes == 1 else 0)
 
 
 # --- the compiled loop ---------------------------------------------------------------------------
@@ -164,13 +178,18 @@ class Recorder:
         seen = jax.eval_shape(lambda weights: _observation(observe, weights), block)
         one = (jax.ShapeDtypeStruct((lanes,), dtype), seen)
         nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
-        total = nbytes // lanes * runs * records
+        numbers = nbytes // lanes * runs * records // NUMBER
+        total = NUMBER * numbers
         if total > RECORD_LIMIT:
             raise InputError(
                 f"The recording must stay below {RECORD_LIMIT / 2**30:.0f} GiB: {runs} runs x "
                 f"{records} records take {total / 2**30:.1f} GiB; raise `record_every` or "
                 "give `observe`."
             )
+        require_memory(
+            f"The recording of {runs} runs x {records} records", numbers,
+            "raise `record_every` or give `observe`",
+        )  # fmt: skip
         # Few sizes, so that few loops are compiled; a large buffer is costly to pass around.
         wanted = next(size for size in (1, 16, 256) if size >= min(records - 1, 256))
         capacity = int(np.clip(_BUFFER_BYTES // nbytes, 1, wanted))

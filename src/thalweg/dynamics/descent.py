@@ -16,8 +16,16 @@ from jaxtyping import Float, Int
 from typing_extensions import override
 
 from thalweg._checks import InputError, as_floating, require_count, require_positive
+from thalweg._sizes import compiling_seconds, computing_seconds, require_time
 from thalweg._typing import Weights
-from thalweg.dynamics.batch import Observe, Progress, Recorder, run_blocks
+from thalweg.dynamics.batch import (
+    Observe,
+    Progress,
+    Recorder,
+    block_operations,
+    lanes_of,
+    run_blocks,
+)
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
 from thalweg.objective import Objective
 
@@ -123,6 +131,7 @@ def descend(
     record_every = require_count("record_every", record_every)
     require_positive("learning_rate", learning_rate)
     batch, starts, rates = _side_by_side(objective, weights, learning_rate)
+    _require_time(objective, rates.size, steps)
     recorder = Recorder.for_runs(objective, starts, observe, steps, record_every)
     run_blocks(objective, starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
@@ -137,6 +146,16 @@ def descend(
         observed=None if observe is None else unflat.observed,
         divergence_step=unflat.divergence_step,
         _final=unflat.final,
+    )
+
+
+def _require_time(objective: Objective, runs: int, steps: int) -> None:
+    blocks = -(-runs // lanes_of(objective))
+    require_time(
+        f"{runs} runs of {steps} steps",
+        compiling_seconds(objective.network.depth)
+        + computing_seconds(float(steps) * blocks * block_operations(objective)),
+        "lower `steps`, or take a smaller network",
     )
 
 

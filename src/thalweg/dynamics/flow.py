@@ -32,6 +32,7 @@ from threadpoolctl import ThreadpoolController
 from typing_extensions import override
 
 from thalweg._checks import InputError, as_floating, require_count, require_finite
+from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.dynamics.integration import FlowError as FlowError
 from thalweg.dynamics.integration import Integrated, Method, Task, solve
@@ -147,6 +148,11 @@ def flow(
         steady = _positive("steady", steady)
     starts, moments = _batched(objective, weights, _output_times(time, times))
     limit = require_count("max_steps", max_steps)
+    require_memory(
+        f"A flow of {objective.network.size} weights at {moments.size} times",
+        2 * objective.network.size * moments.size,
+        "give fewer `times`",
+    )
     numbers = (jnp.asarray(tolerances[0]), jnp.asarray(tolerances[1]))
     length = None if steady is None else jnp.asarray(steady)
 

@@ -5,8 +5,10 @@ An `Experiment` is data: what can be done with it are functions. `files` reads a
 """
 
 from thalweg.experiment.building import case as case
+from thalweg.experiment.building import finite_start as finite_start
 from thalweg.experiment.building import objective as objective
 from thalweg.experiment.building import start as start
+from thalweg.experiment.estimates import prepared as prepared
 from thalweg.experiment.files import changed as changed
 from thalweg.experiment.files import from_toml as from_toml
 from thalweg.experiment.files import from_values as from_values
@@ -15,4 +17,5 @@ from thalweg.experiment.files import read as read
 from thalweg.experiment.files import to_toml as to_toml
 from thalweg.experiment.performance import STAGES as STAGES
 from thalweg.experiment.performance import perform as perform
+from thalweg.experiment.performance import pieces_of as pieces_of
 from thalweg.experiment.settings import Experiment as Experiment

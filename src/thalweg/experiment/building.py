@@ -1,6 +1,7 @@
 """From settings to the nouns of the package: data, problem, network, objective, weights, case."""
 
-from math import isnan
+from itertools import pairwise
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from thalweg import data, initialisation
 from thalweg._checks import InputError
+from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
 from thalweg.experiment.settings import (
     AlignedStart,
@@ -64,6 +66,20 @@ def objective(experiment: Experiment, folder: Path | None = None) -> Objective:
     return Objective(network, problem, experiment.loss.weight_decay)
 
 
+def finite_start(experiment: Experiment, objective: Objective) -> Weights:
+    """The start of runs that are to come to something: the loss there is a number."""
+    weights = start(experiment, objective)
+    value = float(objective(weights))
+    if not isfinite(value):
+        scale = getattr(experiment.start, "scale", None)
+        which = "" if scale is None else f" with `start.scale` = {scale:g}"
+        raise InputError(
+            f"The loss at the start must be finite, got {value:g}{which}; take a smaller start, or "
+            "smaller data."
+        )
+    return weights
+
+
 def start(experiment: Experiment, objective: Objective) -> Weights:
     """The weights that all runs start from."""
     network, settings = objective.network, experiment.start
@@ -90,7 +106,8 @@ def case(
 ) -> Case:
     """What theorems are asked about: a hundredth of the excess loss, if no target is given."""
     built = objective(experiment, folder)
-    return case_of(experiment, built, start(experiment, built), learning_rate, target_loss)
+    weights = finite_start(experiment, built)
+    return case_of(experiment, built, weights, learning_rate, target_loss)
 
 
 def case_of(
@@ -230,9 +247,13 @@ def _ends(problem: AbstractProblem) -> tuple[int, int]:
 def _network(settings: NetworkSettings, features: int, outputs: int) -> AbstractNetwork:
     if settings.hidden is not None:
         hidden = list(settings.hidden)
+        numbers = sum(low * high for low, high in pairwise([features, *hidden, outputs]))
+        _require_room(len(hidden) + 1, numbers)
     else:
         width = features if settings.width is None else settings.width
-        hidden = [width] * ((DEPTH if settings.depth is None else settings.depth) - 1)
+        layers = DEPTH if settings.depth is None else settings.depth
+        _require_room(layers, width * (features + outputs + width * max(layers - 2, 0)))
+        hidden = [width] * (layers - 1)
     if settings.kind == "homogeneous":
         return HomogeneousNetwork([features, *hidden, outputs], settings.slopes)
     if not settings.readout:
@@ -244,6 +265,20 @@ def _network(settings: NetworkSettings, features: int, outputs: int) -> Abstract
     last = hidden[-1] if hidden else features
     vector = jax.random.normal(_key(settings.seed, 2), (last,))
     return LinearNetwork([features, *hidden, last], vector / jnp.linalg.norm(vector))
+
+
+def _require_room(layers: int, weights: int) -> None:
+    """Refuse a network before there is a list of its widths, which may be too long itself."""
+    require_memory(
+        f"A network of {layers} layers with {weights} weights",
+        2 * (layers + weights),
+        "take a smaller `network.width` or `network.depth`",
+    )
+    require_time(
+        f"Compiling a network of {layers} layers",
+        compiling_seconds(layers),
+        "take a smaller `network.depth`",
+    )
 
 
 def _solution(problem: AbstractProblem) -> Any:

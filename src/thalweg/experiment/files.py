@@ -24,10 +24,10 @@ _KINDS = {f"{table}.{field}" for table, (field, _) in _CHOICES.items()}
 """The tables of which there are several kinds, and the field that tells them apart."""
 
 
-def read(path: Path) -> Experiment:
+def read(path: str | Path) -> Experiment:
     """The experiment that a file describes."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"The experiment must be a file that can be read, got {path}: {error.strerror}."
@@ -41,7 +41,7 @@ def from_toml(text: str, place: str = "The experiment") -> Experiment:
     """The experiment that a text describes; `place` is what errors call it."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # the latter two of numbers and nests too long
         raise InputError(f"{place} must be TOML: {error}.") from error
     return from_values(values, place)
 

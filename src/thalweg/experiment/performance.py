@@ -21,6 +21,7 @@ from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
 from thalweg.experiment import building, quantities
 from thalweg.experiment.certificates import as_plain, strongest
+from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.motions import (
     descent_arrays,
@@ -66,14 +67,18 @@ def perform(
         kept_in: a folder where finished pieces are kept until `pieces.forget`; work that was
             interrupted goes on from there, and comes to the same results.
     """
-    objective = building.objective(experiment, folder)
-    weights = building.start(experiment, objective)
-    settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))
-    pieces = Pieces(kept_in, settings, jax.tree.leaves(objective), weights)
-    work = _Work(experiment, objective, weights, pieces, progress)
+    ready = prepared(experiment, folder)
+    pieces = pieces_of(experiment, ready, kept_in)
+    work = _Work(experiment, ready.objective, ready.weights, pieces, progress)
     # LAPACK's threads wait for each other on the many small matrices of tubes and certificates.
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         return work.results()
+
+
+def pieces_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = None) -> Pieces:
+    """Where finished pieces are kept, under a digest of all that they depend on."""
+    settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))
+    return Pieces(kept_in, settings, jax.tree.leaves(ready.objective), ready.weights)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ class _Work:
             minimum=least_loss(self.objective),
             reasons={"no_flow": no_flow, "no_tube": no_tube},
         )
-        return assemble(self.experiment, self.objective, found, self.pieces.seconds)
+        results = assemble(self.experiment, self.objective, found, self.pieces.seconds)
+        return results.assign_attrs(digest=self.pieces.digest)
 
     def descent(self) -> list[Descent]:
         """One run per learning rate."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from thalweg._version import __version__
 from thalweg.storage.contents import Begun
-from thalweg.storage.files import remove, write_bytes, writing_to
+from thalweg.storage.files import remove, write_bytes, write_text, writing_to
 from thalweg.storage.sealed import sealed, unsealed
 from thalweg.storage.sums import DamageError
 
@@ -29,12 +29,19 @@ FOLDER = ".partial"
 _log = logging.getLogger(__name__)
 
 
+SETTINGS = "experiment.toml"
+"""What says, beside the pieces, of which experiment they are."""
+
+
 class Pieces:
     """Pieces in a folder; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None, *depends_on: str | Iterable[Any]):
-        """Take the folder of the results, and texts and arrays that the pieces depend on."""
-        self._folder = None if folder is None else folder / FOLDER / _digest(depends_on)
+    def __init__(self, folder: Path | None, settings: str, *depends_on: Iterable[Any]):
+        """Take the folder of the results, and settings and arrays that the pieces depend on."""
+        self.digest = _digest(settings, depends_on)
+        """Of all that they depend on, the version of the package too."""
+        self._folder = None if folder is None else folder / FOLDER / self.digest
+        self._settings = settings
         self.seconds = 0.0
         """How long the work took, the kept one included."""
 
@@ -66,6 +73,8 @@ class Pieces:
             return
         with writing_to(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
+            if not (self._folder / SETTINGS).exists():
+                write_text(self._folder / SETTINGS, self._settings)
             write_bytes(self._folder / f"{name}.npz", sealed(_packed(arrays)))
 
 
@@ -105,12 +114,9 @@ def _unpacked(files: dict[str, bytes]) -> Arrays:
     }
 
 
-def _digest(depends_on: Iterable[str | Iterable[Any]]) -> str:
-    total = hashlib.sha256(__version__.encode())
+def _digest(settings: str, depends_on: Iterable[Iterable[Any]]) -> str:
+    total = hashlib.sha256(__version__.encode() + settings.encode())
     for part in depends_on:
-        if isinstance(part, str):
-            total.update(part.encode())
-        else:
-            for array in part:
-                total.update(np.ascontiguousarray(array).tobytes())
+        for array in part:
+            total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()[:16]

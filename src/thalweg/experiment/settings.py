@@ -4,6 +4,7 @@
 default. Each description below is also the comment that `thalweg init` writes beside the field.
 """
 
+from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -29,7 +30,7 @@ def _gaussian_by_default(name: str) -> BeforeValidator:
 Many = BeforeValidator(_as_tuple)
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**63)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -261,6 +262,11 @@ class Training(Settings):
             )
         if self.time is not None and self.steps is not None:
             raise ValueError("must give either `time` or `steps`, not both")
+        if not isfinite(self.horizon) or not self.horizon / min(self.learning_rate) < 2**63:
+            raise ValueError(
+                f"must have a finite `time` of fewer than 2^63 steps, got {self.horizon:g} for a "
+                f"`learning_rate` of {min(self.learning_rate):g}"
+            )
         if self.steps is None and self.horizon < max(self.learning_rate):
             raise ValueError(
                 f"must have a `time` of at least one step, got {self.horizon:g} for a "
@@ -277,7 +283,9 @@ class Training(Settings):
 
     def steps_at(self, rate: float) -> int:
         """How many steps a run with this learning rate takes."""
-        return self.steps if self.steps is not None else int(self.horizon / rate + 1e-9)
+        if self.steps is not None:
+            return self.steps
+        return int(min(self.horizon / rate + 1e-9, 2.0**62))  # a tiny rate is refused where it runs
 
     def record_every(self, rate: float) -> int:
         """How many steps lie between two records."""

@@ -53,7 +53,7 @@ pre { background: var(--card); padding: .8rem; overflow-x: auto; font-size: .82r
 }
 """
 
-_HIDDEN = ("kind", "format", "title", "experiment", "certificates")
+_HIDDEN = ("kind", "format", "title", "digest", "experiment", "certificates")
 """Attributes that are on the page elsewhere."""
 
 Rows = list[dict[str, str]]

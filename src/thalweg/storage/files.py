@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from thalweg._errors import InputError
@@ -146,6 +147,20 @@ def left_of(name: str) -> str | None:
     """What the file of this name was to be called, if its writer is gone; else None."""
     match = _LEFT.fullmatch(name) if name.endswith(PART) else None
     return match[1] if match and not _is_alive(int(match[2])) else None
+
+
+def numbered(base: Path) -> Iterator[Path]:
+    """A folder, and others beside it with numbers behind its name, from 2 on."""
+    yield base
+    for number in count(2):
+        yield base.with_name(f"{base.name}-{number}")
+
+
+def require_no_writer(folder: Path) -> None:
+    """Refuse a folder that another process writes to, before there is anything to write."""
+    if (folder / LOCK).exists():
+        with only_writer(folder):
+            pass
 
 
 @contextmanager

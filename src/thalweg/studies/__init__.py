@@ -12,6 +12,7 @@ from thalweg._checks import InputError
 from thalweg.studies.begun import begun_in as begun_in
 from thalweg.studies.conducting import Outcome as Outcome
 from thalweg.studies.conducting import conduct as conduct
+from thalweg.studies.conducting import is_finished as is_finished
 from thalweg.studies.conducting import publish as publish
 from thalweg.studies.conducting import recalled as recalled
 from thalweg.studies.study import AbstractStudy as AbstractStudy

@@ -17,7 +17,8 @@ import xarray as xr
 
 from thalweg._checks import InputError
 from thalweg.storage import FORMAT, holds, open_results, provenance, write_results
-from thalweg.storage.files import only_writer, write_text, writing_to
+from thalweg.storage.contents import RESULTS, attributes
+from thalweg.storage.files import only_writer, remove, remove_at_once, write_text, writing_to
 from thalweg.studies.begun import Note, forget_note
 from thalweg.studies.parts import Parts, key_of
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
@@ -61,14 +62,22 @@ def conduct(
     out: Path,
     progress: Progress = lambda stage, share: None,
     variants: Sequence[str] = (),
+    *,
+    fresh: bool = False,
 ) -> Outcome:
-    """Do a study, or what is left of it, and write all of it into a folder under `out`."""
+    """Do a study, or what is left of it, and write all of it into a folder under `out`.
+
+    Results of other settings or another version are replaced only if `fresh`.
+    """
     if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise InputError("Studies must run with 64 bits, got JAX_ENABLE_X64=0; unset it.")
     sized = study.chosen(size, variants)
-    folder = out / "-".join([study.name, size.value, *variants])
+    folder = _folder(study, size, out, variants)
     note = Note(study.name, size.value, tuple(variants), key_of(_settings(sized)))
     with only_writer(folder):
+        _require_study(folder)
+        if fresh:
+            _clear(folder)
         results = _finished(folder, note.settings)
         if results is None:
             results = _computed(sized, note, folder, progress)
@@ -90,6 +99,18 @@ def recalled(study: type[AbstractStudy], results: xr.Dataset, folder: Path, draw
         return present(study, size, results.load(), folder, variants)
     findings = sized.findings(results.load())
     return Outcome(study, size, findings, [], float(said["seconds"]), folder, variants)
+
+
+def is_finished(
+    study: type[AbstractStudy], size: Size, out: Path, variants: Sequence[str] = ()
+) -> bool:
+    """Whether `out` holds all of this very study."""
+    said = attributes(_folder(study, size, out, variants) / RESULTS)
+    return said.get("settings") == key_of(_settings(study.chosen(size, variants)))
+
+
+def _folder(study: type[AbstractStudy], size: Size, out: Path, variants: Sequence[str]) -> Path:
+    return out / "-".join([study.name, size.value, *variants])
 
 
 def present(
@@ -210,7 +231,28 @@ def _finished(folder: Path, key: str) -> xr.Dataset | None:
     if holds(folder) is None:
         return None
     results = open_results(folder).load()
-    return results if results.attrs.get("settings") == key else None
+    if results.attrs.get("settings") != key:
+        raise InputError(
+            f"{folder} must hold this study or nothing, but holds one with other settings, made "
+            f"by thalweg {results.attrs.get('thalweg')}; give another `--out`, or `--fresh` to "
+            "replace it."
+        )
+    return results
+
+
+def _require_study(folder: Path) -> None:
+    kind = holds(folder)
+    if kind not in ("study", None):
+        raise InputError(
+            f"{folder} must hold a study or nothing, but holds a {kind}; give another `--out`."
+        )
+
+
+def _clear(folder: Path) -> None:
+    with writing_to(folder):
+        remove_at_once(folder / RESULTS)
+        remove(folder / "parts")
+        forget_note(folder)
 
 
 def _provenance(note: Note) -> dict[str, Any]:

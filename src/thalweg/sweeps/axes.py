@@ -20,6 +20,9 @@ from thalweg.experiment.files import field_names
 RATE = "training.learning_rate"
 """The field of which an experiment may have several values, but a run only one."""
 
+LARGEST = 10**6
+"""Values along one axis: each is looked at by itself, which then takes a minute."""
+
 _UNUSED_TABLES = ("title", "flow", "certificates", "output", "sweeping")
 _UNUSED_FIELDS = ("training.records", "curvature.enabled")
 _RANGE_KEYS = ("from", "to", "count", "spacing")
@@ -157,7 +160,13 @@ def _range(names: str, table: Mapping[str, Any], place: str) -> list[Any]:
         return _whole_range(names, low, high, spacing, place)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"`{names}` in {place} must have a whole `count` >= 1, got {count!r}.")
+    _require_few(names, count, place)
     return _spaced(names, low, high, count, spacing, place)
+
+
+def _require_few(names: str, count: int, place: str) -> None:
+    if count > LARGEST:
+        raise InputError(f"`{names}` in {place} must have at most {LARGEST} values, got {count}.")
 
 
 def _whole_range(
@@ -167,6 +176,7 @@ def _whole_range(
         raise InputError(
             f"`{names}` in {place} must have a `count`; only whole numbers are counted one by one."
         )
+    _require_few(names, high - low + 1, place)
     return list(range(low, high + 1))
 
 

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg._sizes import require_memory
 from thalweg.experiment import Experiment
 from thalweg.experiment.files import field_description
 from thalweg.sweeps.axes import RATE, Axis, point_key, read_axes
 
 _LARGEST = 2**31  # cells; their numbers alone would take 16 GB
+_COPIES = 8  # of each run's place in the grid, while runs are sorted into blocks
 _TAKEN = ("time",)  # what every dataset calls something else
 
 
@@ -171,11 +173,11 @@ def _united(
 ) -> Grid:
     place = {field: {point_key(v): i for i, v in enumerate(values[field])} for field in firsts}
     rows: dict[str, list[tuple[Any, ...] | None]] = {f: [None] * len(values[f]) for f in firsts}
+    sizes = " x ".join(str(len(each)) for each in values.values())
     if prod(len(each) for each in values.values()) > _LARGEST:
-        raise InputError(
-            f"The grids must span at most {_LARGEST} cells, got "
-            f"{' x '.join(str(len(each)) for each in values.values())}."
-        )
+        raise InputError(f"The grids must span at most {_LARGEST} cells, got {sizes}.")
+    runs = sum(prod(len(axis.rows) for axis in axes) for axes in tables)
+    require_memory(f"A grid of {sizes} points", _COPIES * runs * len(firsts), "take fewer values")
     points = []
     for axes in tables:
         _note_partners(axes, partners, place, rows, values, experiment)

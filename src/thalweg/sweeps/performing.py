@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg._sizes import require_time
 from thalweg.experiment import Experiment, to_toml
 from thalweg.storage import FORMAT, open_results, provenance
 from thalweg.storage.blocks import BlockStore
@@ -55,30 +56,56 @@ def sweep(
         One dataset with a dimension per swept field, NaN where the grids have no run. Where `out`
         is given, it is read from there when it is looked at.
     """
-    data_folder = Path() if folder is None else Path(folder)
+    plan = prepared(experiment, folder)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="thalweg-") as temporary:
             place = Path(temporary) / "sweep"
-            return _sweep(experiment, place, data_folder, scheduler, progress, fresh).load()
-    return _sweep(experiment, Path(out), data_folder, scheduler, progress, fresh)
+            return perform(plan, place, scheduler, progress, fresh).load()
+    return perform(plan, Path(out), scheduler, progress, fresh)
 
 
-def _sweep(
-    experiment: Experiment,
+def prepared(experiment: Experiment, folder: str | Path | None = None) -> Plan:
+    """The plan of a sweep that can be afforded.
+
+    Args:
+        experiment: with at least one grid in `sweep`.
+        folder: where relative paths of data start; the current folder if not given.
+    """
+    plan = make_plan(experiment, (Path() if folder is None else Path(folder)).resolve())
+    require_time("The sweep", plan.seconds(), "take fewer runs, fewer steps or a smaller network")
+    return plan
+
+
+def perform(
+    plan: Plan,
     out: Path,
-    data_folder: Path,
-    scheduler: str | None,
-    progress: Progress | None,
-    fresh: bool,
+    scheduler: str | None = None,
+    progress: Progress | None = None,
+    fresh: bool = False,
 ) -> xr.Dataset:
-    plan = make_plan(experiment, data_folder.resolve())
+    """Do what is planned, or what is left of it; see `sweep`."""
     with only_writer(out):
         store = _store(plan, out, fresh)
         if not store.complete:
-            _write_experiment(experiment, out)
+            _write_experiment(plan.experiment, out)
             _compute(plan, store, scheduler, progress)
             store.assemble()
     return open_results(out)
+
+
+def other_in(plan: Plan, folder: Path) -> str | None:
+    """What in a folder stands in this sweep's way, in words; None if nothing does."""
+    new = BlockStore(folder, identity(plan), layout(plan), len(plan))
+    if not (folder / MANIFEST).exists():
+        own = kind_of(new.results) is None or new.complete
+        return None if own else "the results of another command"
+    old = BlockStore.read(folder)
+    return None if old.identity == new.identity else _other(old, new)
+
+
+def is_finished(plan: Plan, folder: Path) -> bool:
+    """Whether a folder holds all of this very sweep."""
+    return BlockStore(folder, identity(plan), layout(plan), len(plan)).complete
 
 
 def _compute(

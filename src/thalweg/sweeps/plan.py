@@ -8,6 +8,7 @@ it the last bit of its numbers.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +19,10 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import TypeAdapter, ValidationError
 
-from thalweg._checks import InputError
+from thalweg._errors import InputError
+from thalweg._sizes import compiling_seconds, computing_seconds
 from thalweg.data.digit_images import mnist_files
+from thalweg.dynamics.batch import block_operations
 from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
@@ -27,6 +30,7 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.sweeps.grid import Dimension, Grid, read_grid
 
+_FUNCTIONS = 8  # that are compiled for runs of one shape
 _LARGEST_BLOCK = 400
 _BLOCK_WORK = 1e9  # steps x weights: a second or so
 _BLOCK_BYTES = 64 * 2**20  # what a block may record
@@ -78,6 +82,8 @@ class _Size(NamedTuple):
     weights: int
     per_step: int
     lanes: int
+    depth: int
+    operations: int
 
 
 class _Block(NamedTuple):
@@ -120,6 +126,19 @@ class Plan:
     def works(self) -> Int[np.ndarray, " blocks"]:
         """The network-steps of every block."""
         return np.array([block.runs.size * block.steps for block in self._blocks])
+
+    def seconds(self) -> float:
+        """Roughly how long it takes on all cores of this machine, compiling included."""
+        depths = {block.size.depth for block in self._blocks}
+        computing = sum(
+            computing_seconds(
+                float(block.steps) * block.runs.size / block.size.lanes * block.size.operations
+            )
+            for block in self._blocks
+        )
+        return sum(compiling_seconds(depth, _FUNCTIONS) for depth in depths) + computing / (
+            os.cpu_count() or 1
+        )
 
     @cached_property
     def records(self) -> int:
@@ -299,7 +318,8 @@ def _without_table(changes: dict[str, Any]) -> dict[str, Any]:
 def _size(built: Objective) -> _Size:
     weights = built.network.size
     samples = 1 if isinstance(built.network, LinearNetwork) else built.problem.inputs.shape[0]
-    return _Size(weights, weights * samples, lanes_of(built))
+    lanes, depth = lanes_of(built), built.network.depth
+    return _Size(weights, weights * samples, lanes, depth, block_operations(built))
 
 
 def _group_key(shape: Experiment) -> str:

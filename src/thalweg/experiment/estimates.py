@@ -1,0 +1,77 @@
+"""What an experiment takes in memory and time, before it is done."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from thalweg._sizes import compiling_seconds as compiling
+from thalweg._sizes import computing_seconds, require_memory, require_time
+from thalweg._typing import Weights
+from thalweg.dynamics.batch import block_operations
+from thalweg.experiment.building import finite_start, objective
+from thalweg.experiment.settings import Experiment
+from thalweg.objective import Objective
+
+_FUNCTIONS = 20  # that are compiled for a whole run: steps, flows, products, theorems
+_FLOW_GRADIENTS = 5000  # of a flow and its companion, typically
+_END_GRADIENTS = 200  # for both ends of the spectrum at one record, typically
+
+
+class Prepared(NamedTuple):
+    """An experiment that can be afforded, before it is begun."""
+
+    objective: Objective
+    weights: Weights
+    seconds: float
+
+
+def prepared(experiment: Experiment, folder: Path | None = None) -> Prepared:
+    """What is descended from where, and about how many seconds the whole will take.
+
+    Args:
+        experiment: what is to be done.
+        folder: where relative paths of data start; the current folder if not given.
+    """
+    built = objective(experiment, folder)
+    seconds = _seconds(experiment, built)
+    require_time(
+        "The experiment", seconds, "lower `training.steps` or `training.time`, or `network.depth`"
+    )
+    _require_room(experiment, built)
+    return Prepared(built, finite_start(experiment, built), seconds)
+
+
+def _records(experiment: Experiment) -> int:
+    """Of all runs together."""
+    training = experiment.training
+    return sum(
+        -(-training.steps_at(rate) // training.record_every(rate)) + 1
+        for rate in training.learning_rate
+    )
+
+
+def _require_room(experiment: Experiment, built: Objective) -> None:
+    records, size = _records(experiment), built.network.size
+    copies = 4 if experiment.flow.enabled else 2  # runs; flow and companion at all their times
+    require_memory(
+        f"The weights at {records} records of {size} weights each",
+        copies * records * size,
+        "lower `training.records`, or take a smaller network",
+    )
+
+
+def _seconds(experiment: Experiment, built: Objective) -> float:
+    """Roughly: compiling, descent, the flow, and the spectrum at every record."""
+    training = experiment.training
+    steps = sum(training.steps_at(rate) for rate in training.learning_rate)
+    gradients = _FLOW_GRADIENTS * experiment.flow.enabled
+    if experiment.curvature.enabled:
+        kept = experiment.curvature.records
+        runs = len(training.learning_rate) + 1
+        records = _records(experiment) if kept is None else kept * runs
+        gradients += _END_GRADIENTS * min(records, training.records * runs)
+    block, alone = (block_operations(built, alone=alone) for alone in (False, True))
+    return (
+        compiling(built.network.depth, _FUNCTIONS)
+        + computing_seconds(steps * block)
+        + computing_seconds(gradients * alone)
+    )

@@ -1,0 +1,126 @@
+"""Where a run goes: never over another one.
+
+A folder is *free* if nothing in it would be replaced, *begun* or *finished* if it holds this very
+experiment: same settings, data, start and version, told by one digest. Anything else in it is
+another's.
+"""
+
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thalweg._errors import InputError
+from thalweg._version import __version__
+from thalweg.experiment.files import from_toml, to_toml
+from thalweg.experiment.pieces import FOLDER, SETTINGS, forget
+from thalweg.experiment.settings import Experiment
+from thalweg.storage import FORMAT, holds
+from thalweg.storage.contents import RESULTS, attributes
+from thalweg.storage.files import numbered, remove, remove_at_once, standing, writing_to
+
+DEFAULT = "thalweg-run"
+"""The folder of a run that names none."""
+
+PICTURES = ("overview", "loss", "distance", "sharpness", "smallest", "balance", "alignment")
+"""The pictures of a report."""
+
+_WRITTEN = (
+    "report.html",
+    "experiment.toml",
+    *(f"{name}.{form}" for name in PICTURES for form in ("png", "pdf")),
+)
+"""All files that are written beside the results; where there is no run, they are somebody's."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that is to have a folder: its settings, as they would stand there, and its digest."""
+
+    experiment: Experiment
+    digest: str
+
+    def finished_in(self, folder: Path) -> bool:
+        """Whether the folder holds the results of this very run."""
+        said = attributes(standing(folder / RESULTS)) if holds(folder) == "run" else {}
+        own = {"digest": self.digest, "title": self.experiment.title, "format": FORMAT}
+        return all(said.get(name) == value for name, value in own.items())
+
+    def other_in(self, folder: Path) -> str | None:
+        """What in a folder stands in this run's way, in words; None if nothing does."""
+        kind = holds(folder)
+        if kind == "run":
+            return None if self.finished_in(folder) else self._difference(folder)
+        if kind is not None:
+            return f"holds a {kind}" if kind != "unknown" else "holds other results"
+        if (folder / "study.json").exists():
+            return "holds an unfinished study"
+        begun = [path.name for path in _begun(folder)]
+        if begun:
+            return None if self.digest in begun else self._difference(folder)
+        for name in _WRITTEN:
+            if (folder / name).exists():
+                return f"holds a file {name} that is not of a run"
+        return None
+
+    def _difference(self, folder: Path) -> str:
+        """The first thing in which the run there is another one."""
+        said = attributes(standing(folder / RESULTS))
+        text = said.get("experiment") or _text_of(folder)
+        old: dict[str, Any] = {}
+        with suppress(InputError, tomllib.TOMLDecodeError):
+            old = _flat(from_toml(str(text)))
+        state = "another experiment" if said else "an unfinished run of another experiment"
+        for field, value in (_flat(self.experiment) if old else {}).items():
+            if field == "title" and not said:
+                continue  # pieces go without: they may be used under another one
+            if old.get(field) != value:
+                there = old.get(field, "not set")
+                return f"holds {state}, in which `{field}` is {there!r} instead of {value!r}"
+        if said.get("thalweg", __version__) != __version__:
+            return f"holds this experiment as done by thalweg {said['thalweg']}"
+        return f"holds {state}, on other data" if old else f"holds {state}"
+
+
+def free_folder(wanted: Wanted, base: Path) -> Path:
+    """The folder of this name, or with the least number behind it, that is in nobody's use."""
+    return next(each for each in numbered(base) if wanted.other_in(each) is None)
+
+
+def clear(folder: Path) -> None:
+    """Remove a run from a folder, finished or not, and nothing else that is in it."""
+    if holds(folder) not in ("run", None):
+        raise InputError(
+            f"{folder} must hold a run to be replaced, but holds other results; give another "
+            "`--out`."
+        )
+    with writing_to(folder):
+        remove_at_once(folder / RESULTS)
+        forget(folder)
+        for name in _WRITTEN:
+            remove(folder / name)
+
+
+def _begun(folder: Path) -> list[Path]:
+    place = folder / FOLDER
+    return [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
+
+
+def _text_of(folder: Path) -> str:
+    """The settings of an unfinished run."""
+    for path in _begun(folder):
+        with suppress(OSError, UnicodeDecodeError):
+            return (path / SETTINGS).read_text(encoding="utf-8")
+    return ""
+
+
+def _flat(experiment: Experiment) -> dict[str, Any]:
+    """All fields by name, but where results go."""
+    held = tomllib.loads(to_toml(experiment))
+    held.pop("output", None)
+    flat = {name: value for name, value in held.items() if not isinstance(value, dict)}
+    for table, fields in held.items():
+        if isinstance(fields, dict):
+            flat |= {f"{table}.{name}": value for name, value in fields.items()}
+    return flat
