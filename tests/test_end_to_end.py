@@ -116,6 +116,7 @@ def test_norm_and_cosine_are_those_of_the_flow_of_the_product():
         (lambda: end_to_end_flow(tw.TargetMatrix(TARGET), MATRIX, 0, [1.0]), "`depth` must be"),
         (lambda: end_to_end_flow(tw.TargetMatrix(TARGET), MATRIX, 3, [1.0, 0.5]), "increasing"),
         (lambda: end_to_end_flow(tw.TargetMatrix(TARGET), MATRIX, 3, [-1.0]), "negative"),
+        (lambda: end_to_end_flow(tw.TargetMatrix(TARGET), MATRIX, 3, [-1.0, 2.0]), "negative, got"),
         (lambda: norm_and_cosine_flow(0.1, 1.5, 3, [1.0]), "`cosine` must lie between -1 and 1"),
         (lambda: norm_and_cosine_flow(0.0, 0.5, 3, [1.0]), "`norm` must be positive"),
         (

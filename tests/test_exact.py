@@ -123,6 +123,20 @@ def test_two_layers_reach_the_target_without_overflow():
     np.testing.assert_allclose(two_layers(weights, target, [1e4])[0], target, atol=1e-13)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_slow_modes_keep_their_digits_beside_fast_ones(seed):
+    """Oracle: modes of their own, in layers whose hidden units all have the sign that grows less.
+
+    After exp(2 * 6 * 60) of one mode and next to nothing of another, each is right by itself.
+    """
+    random = np.random.default_rng(seed)
+    goals, starts = 10 ** random.uniform(-2, 0.8, 3), 10 ** random.uniform(-6, -1, 3)
+    root, times = -np.diag(np.sqrt(starts)), [1.0, 10.0, 60.0]
+    found = two_layers((root, root), np.diag(goals), times)
+    expected = aligned_modes(starts, goals, 2, times)
+    np.testing.assert_allclose(np.diagonal(found, axis1=1, axis2=2), expected, rtol=1e-12)
+
+
 def test_two_layers_agree_with_one_output():
     start, target, times = [0.1, -0.2, 0.3], [0.5, 0.1, -0.7], [0.0, 0.5, 2.0, 30.0]
     weights = initialisation.balanced_from(tw.LinearNetwork([3, 2, 1]), [start])

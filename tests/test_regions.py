@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 import strategies
 import thalweg as tw
 from thalweg._checks import InputError
+from thalweg.curvature import regions
 from thalweg.curvature.regions import activation_pattern, distance_to_boundary, is_regular
 from thalweg.network import Convolution, Dense, SharedNetwork, Tied
 
@@ -163,6 +164,16 @@ def test_the_distance_is_exact_for_one_hidden_layer(seed):
     expected = jnp.min(jnp.abs(x @ weights[0].T) / jnp.linalg.norm(x, axis=1)[:, None])
     np.testing.assert_allclose(bounds.lower, expected, rtol=1e-12)  # bisected down to rounding
     np.testing.assert_allclose(bounds.upper, expected, rtol=1.1e-9)  # a step of that much more
+
+
+def test_samples_one_at_a_time_have_the_same_distance(monkeypatch):
+    """Where the gradients of a single sample are more numbers than are to be held at once."""
+    network, weights, x, _ = drawn("relu", 3)
+    together = distance(network, weights, x)
+    monkeypatch.setattr(regions, "_NUMBERS_AT_ONCE", 1)
+    alone = compiled(lambda w: distance_to_boundary(network, w, x))(weights)
+    np.testing.assert_allclose(alone.lower, together.lower, rtol=1e-13)
+    np.testing.assert_allclose(alone.upper, together.upper, rtol=1e-13)
 
 
 def test_both_bounds_agree_near_a_boundary():

@@ -13,6 +13,7 @@ import thalweg as tw
 from thalweg import adversarial, initialisation
 from thalweg._checks import InputError
 from thalweg.curvature import SpectrumObserver, dense_spectrum, extreme_eigenvalues, spectrum_along
+from thalweg.curvature import path as along_runs
 from thalweg.curvature.davidson import extreme_pairs
 from thalweg.curvature.lanczos import ends_of, project
 from thalweg.network import Convolution, Dense, SharedNetwork
@@ -297,6 +298,21 @@ def test_the_ends_can_be_had_while_a_batch_descends():
             assert error[index] <= 1e-6 * norm  # the default tolerance
     alone = SpectrumObserver(objective)(tuple(array[0, 0] for array in kept.weights))
     np.testing.assert_allclose(alone.largest, watched.observed.largest[0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("small", [0, 4000], ids=["in turn", "in blocks"])
+def test_one_layer_has_a_constant_spectrum(small, monkeypatch):
+    """The Hessian of least squares with scale 1/2 is Sigma, once for each output, everywhere."""
+    monkeypatch.setattr(along_runs, "_SMALL", small)
+    x = np.random.default_rng(3).normal(size=(20, 3))
+    objective = tw.Objective(tw.LinearNetwork([3, 2]), tw.Regression(x, x[:, :2]))
+    run = tw.descend(objective, (np.ones((2, 3)),), learning_rate=0.1, steps=2)
+    ends = np.linalg.eigvalsh(x.T @ x / 20)[[0, -1]]
+    found = spectrum_along(objective, run.weights)
+    np.testing.assert_allclose(found.smallest, np.full(3, ends[0]), rtol=1e-5)  # tolerance 1e-6
+    np.testing.assert_allclose(found.largest, np.full(3, ends[1]), rtol=1e-5)
+    alone = SpectrumObserver(objective)(tuple(array[0] for array in run.weights))
+    np.testing.assert_allclose([alone.smallest, alone.largest], ends, rtol=1e-5)
 
 
 def test_what_is_known_along_a_run_halves_the_products():
