@@ -159,6 +159,11 @@ def test_the_known_residual_starts(name):
     pairs = zip(case.flow.final, start, strict=True)
     way = max(np.linalg.norm(last - np.asarray(first)) for last, first in pairs)
     assert view.move[-1] == pytest.approx(depth * way, rel=1e-12)
+    # It begins with the products of the start, and may at most double or halve their extremes.
+    assert (view.largest[0], view.smallest[0]) == pytest.approx(known, rel=1e-12)
+    _, above, below, *_ = certificate.conclusions
+    assert float(above.greater) == pytest.approx(2 * known.largest)
+    assert float(below.lesser) == pytest.approx(known.smallest / 2)
     seen = np.min((view.slope**2 / view.excess)[view.excess > 1e-6 * view.excess[0]])
     if name == "identity":
         assert rate == pytest.approx(0.630, rel=1e-3)

@@ -60,9 +60,11 @@ def test_the_sharp_saddle_of_the_small_example():
             tw.Regression(np.zeros((1, 2)), [1.0]),
             -2.2250738585e-308,
         ),
+        # Zero itself is the minimiser: no slope there, though everywhere else.
+        (tw.LinearNetwork([2, 2, 2, 1]), tw.TargetMatrix([0.0, 0.0]), -2.2250738585e-308),
         (tw.HomogeneousNetwork([2, 2, 2, 1]), tw.TargetMatrix([1.0, 0.0]), -1),
     ],
-    ids=["two layers", "no inputs", "not linear"],
+    ids=["two layers", "no inputs", "no slope", "not linear"],
 )
 def test_sharp_saddles_need_depth_and_a_slope(network, problem, margin):
     certificate = SharpSaddle().check(WantedCurvature(tw.Objective(network, problem), 1.0))
@@ -113,6 +115,18 @@ def test_the_rescaled_saddle_of_the_small_example(factor, form, eigenvalue, sign
         found = smallest_eigenvalue(objective, saddle.weights)
         np.testing.assert_allclose(found.value, eigenvalue, rtol=1e-9)
         assert 1.4 < found.value / (form / 2.5) < 1.5
+
+
+@pytest.mark.statement("elkabetz2021:prop10", "value")
+def test_the_factor_is_the_first_power_of_two():
+    """Down from 2^12 the closed form is asked at every power, by which |d|^2 does not change."""
+    weights = oracles.elkabetz_weights()
+    length = sum(float(np.sum(np.asarray(layer) ** 2)) for layer in weights[:2])
+    quotients = [float(rescaled_form(LEAKY, weights, 2.0**k)) / length for k in range(13)]
+    for curvature in (1e-3, 0.5, 3.0, 100.0):
+        enough = [2.0**k for k, quotient in enumerate(quotients) if quotient <= -curvature]
+        found = RescaledSaddle().factor(WantedCurvature(LEAKY, curvature, weights))
+        assert found == min(enough), curvature
 
 
 @pytest.mark.statement("elkabetz2021:prop10", "fails")

@@ -53,7 +53,12 @@ def test_descent_is_loose_by_twice_the_depth_on_scalars(depth, ratio):
     layers = (np.ones((1, 1)),) * depth
     guarantee = Guarantee(depth, 1.0 + 1e-6, 0.999)
     step = Step(layers, [[1.0 + 1e-6]], 0.999, SAFE * float(guarantee.learning_rate))
-    descent, rate, balance, *_ = SingleStep().check(step).conclusions
+    descent, rate, balance, *pieces = SingleStep().check(step).conclusions
+    # The bounds of the proof from N, F, |G| = 1e-6 and M = (4 F)^(1/N) alone.
+    f, m, eta = 1 + 1e-6, (4 + 4e-6) ** (1 / depth), step.learning_rate
+    closed = 2 * eta**2 * m ** (3 * depth - 4) * depth**2 * f * 1e-6
+    allowed = 2 * float(guarantee.imbalance) * depth**3 * m ** (2 * (depth - 2)) * 1e-6
+    np.testing.assert_allclose([each.greater for each in pieces[1:3]], [closed, allowed], rtol=1e-8)
     np.testing.assert_allclose(descent.looseness, ratio, rtol=1e-3)  # eta is up to 1.6e-4
     # Over all depths and margins the proof has 15 and 1.21 to spare. On scalars with c = F = s
     # (27) is 6144 N / 24 / 4^(4 - 4/N) and (28) the less of 16 / 4^(2 - 4/N) and
