@@ -282,6 +282,19 @@ def test_balance_is_about_linear_networks_without_decay():
     assert wrong.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.statement("marion2024:cor2", "value")
+def test_gradients_are_bounded_once_the_product_has_grown():
+    """At the first time at which it has; before, on the plateau, the bound is not claimed."""
+    case = depth_three()
+    _, claim = SmallStartConverges().check(case).conclusions
+    before = case.flow.times.size - np.size(claim.lesser)
+    assert before > np.sum(case.flow.times < 1.0)
+    point = tuple(array[before] for array in case.flow.weights)
+    sizes = [float(jnp.linalg.norm(slope)) for slope in case.objective.gradient(point)]
+    assert max(sizes) > 1.01 * min(sizes)
+    assert claim.lesser[0] == pytest.approx(max(sizes), rel=1e-9)
+
+
 @pytest.mark.statement("marion2024:thm3", "tight")
 @pytest.mark.statement("marion2024:cor2", "tight")
 @pytest.mark.statement("marion2024:cor3", "tight")

@@ -184,6 +184,8 @@ def test_the_shell_of_a_radial_law_must_have_a_thickness():
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.first_failure.margin == pytest.approx(-1)
     assert RadialMargin().check(RadialLaw(20, chi(20), 4.0, 4.0)).verdict is Verdict.NOT_APPLICABLE
+    near = RadialMargin().check(RadialLaw(20, chi(20), 0.75, 3.0)).first_failure
+    assert (near.statement, near.margin) == ("1 <= b_1", -0.25)
 
 
 def test_the_probability_of_a_margin_is_how_often_it_is_seen():
