@@ -12,8 +12,8 @@ killed where a test fails, survives where none does, and counts as killed where 
     python tests/mutation/sample.py report RESULTS                the numbers, and the survivors
 
 RESULTS is a folder outside of the repository. `draw` fixes the mutants: later commands find them
-again by their text, even where lines have moved. `try --only 7 12` tries single ones, `try --again`
-the survivors once more, with the tests that mention the mutated function now; `report --equivalent
+again by their text, even where lines have moved. `try --only 7 12` tries single ones (`--tests`: by
+these tests), `try --again` the survivors once more, by the files that mention the function now; `report --equivalent
 FILE` leaves out the mutants that FILE lists (number, space, reason) as no fault at all.
 """
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument(
         "--without", nargs="*", default=[], help="module:Name, left out of the draw"
     )
-    parser.add_argument("--tests", nargs="*", default=[], help="test files whose reach is measured")
+    parser.add_argument("--tests", nargs="*", default=[], help="to measure, or to try instead")
     parser.add_argument("--only", nargs="*", type=int, default=[])
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--processes", type=int, default=2)
@@ -268,8 +268,8 @@ class Trial:
     """The tests of one mutant, in a process of their own."""
 
     def __init__(self, mutant: dict[str, Any], rows: list[dict[str, Any]], options: Any) -> None:
-        tests = tests_that_mention(mutant) if options.again else []
-        self.mutant, self.tests = mutant, tests or tests_of(mutant, rows, options.budget)
+        given = options.tests or (tests_that_mention(mutant) if options.again else [])
+        self.mutant, self.tests = mutant, given or tests_of(mutant, rows, options.budget)
         self.began, self.limit = time.monotonic(), 300 + 10 * options.budget
         self.folder, self.code = Path(tempfile.mkdtemp()), 0
         self.source = applied(mutant)
