@@ -30,7 +30,8 @@ a sweep, and three on real or own data.
 `results.zarr` (one xarray dataset), and `experiment.toml` with every field resolved, which makes
 the same results again. Interrupted, the same command goes on where it stopped: finished pieces
 wait in `.partial` until the report is written. `thalweg show FOLDER` says again what was found,
-and `--figures` draws it again; neither computes anything.
+and `--figures` draws it again; neither computes anything. Data that were damaged or lost since are
+named by their checksums (`SHA256SUMS`) and never shown.
 """
 
 _CHOICES = {"data": Data, "start": Start}

@@ -5,6 +5,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from thalweg.figures.curves import EDGE_LINE, finite, flow_line, line, log_axis, runs
+from thalweg.quantities import QUANTITIES
 
 _FAR = 30  # an edge this many times above all that was measured would flatten the rest
 
@@ -27,7 +28,7 @@ def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
     least = float(results.least_sharpness)
     low = min(positive.min(initial=highest), least if least > 0 else np.inf)
     log_axis(axes, max(low / 1.5, top * 1e-4), 2 * top)
-    axes.set_ylabel(r"$\lambda_{\max}$ (loss / weight$^2$)")
+    axes.set_ylabel(f"{QUANTITIES['sharpness'].symbol} (loss / weight$^2$)")
 
 
 def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
@@ -41,7 +42,7 @@ def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     room = 0.08 * max(high - low, 1e-12)
     axes.set_ylim(low - room, high + room)
-    axes.set_ylabel(r"$\lambda_{\min}$ (loss / weight$^2$)")
+    axes.set_ylabel(f"{QUANTITIES['smallest_eigenvalue'].symbol} (loss / weight$^2$)")
 
 
 def _draw_theory(axes: Axes, results: xr.Dataset) -> None:
