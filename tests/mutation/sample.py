@@ -13,8 +13,9 @@ killed where a test fails, survives where none does, and counts as killed where 
 
 RESULTS is a folder outside of the repository. `draw` fixes the mutants: later commands find them
 again by their text, even where lines have moved. `try --only 7 12` tries single ones (`--tests`: by
-these tests), `try --again` the survivors once more, by the files that mention the function now; `report --equivalent
-FILE` leaves out the mutants that FILE lists (number, space, reason) as no fault at all.
+these tests), `try --again` the survivors once more, by the files that mention the function now;
+`report --equivalent FILE` leaves out the mutants that FILE lists (number, space, reason) as no
+fault at all.
 """
 
 import argparse
