@@ -13,6 +13,9 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
 
+# Tests neither use nor fill the cache of the person who runs them.
+os.environ.setdefault("THALWEG_COMPILED", "off")
+
 import hypothesis
 import jax
 import pytest

@@ -33,6 +33,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import storage as _storage
     from thalweg import theorems as theorems
     from thalweg import tubes as tubes
+    from thalweg._compiled import keep_compiled as keep_compiled
     from thalweg.critical import critical_learning_rate as critical_learning_rate
     from thalweg.curvature import extreme_eigenvalues as extreme_eigenvalues
     from thalweg.curvature import sharpness as sharpness
@@ -83,6 +84,7 @@ _LATER = {
     "extreme_eigenvalues": "curvature:extreme_eigenvalues",
     "flow": "dynamics:flow",
     "initialisation": "initialisation",
+    "keep_compiled": "_compiled:keep_compiled",
     "measurement": "measurement",
     "merge": "sweeps:merge",
     "network": "network",

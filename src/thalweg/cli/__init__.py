@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
+from thalweg._compiled import keep_compiled
 from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.cli import critical as critical
@@ -85,3 +86,4 @@ def options(
     ] = None,
 ) -> None:
     """Options of every command."""
+    keep_compiled()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from thalweg._checks import InputError
+from thalweg._compiled import keep_compiled
 from thalweg.storage import provenance
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.local import Keep
@@ -76,6 +77,7 @@ def compute_for_another(task: Task) -> Sent:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1, "blas")
+    keep_compiled()
     return Sent(compute(task), versions())
 
 
