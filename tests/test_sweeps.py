@@ -433,6 +433,58 @@ def test_a_cluster_that_loses_a_worker_finds_the_same(whole, tmp_path):
     assert files_of(tmp_path / "results.zarr") == files_of(whole / "results.zarr")
 
 
+@pytest.mark.filterwarnings("ignore")  # dask's own, when its scheduler goes
+def test_a_lost_scheduler_is_said_and_costs_no_finished_block(whole, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("thalweg.sweeps.cluster._SECONDS_TO_CONNECT", 5)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+
+        def progress(done: int, total: int) -> None:
+            if done:
+                cluster.sync(cluster.scheduler.close)
+
+        with pytest.raises(InputError, match=r"must stay until all blocks are done.*is kept"):
+            sweep(four_blocks(), tmp_path, scheduler=cluster.scheduler_address, progress=progress)
+    kept = len(list(tmp_path.glob("blocks/*.zip")))
+    assert kept >= 1
+    computed: list[int] = []
+    compute = local.compute
+    monkeypatch.setattr(
+        local, "compute", lambda task, note: computed.append(task.number) or compute(task, note)
+    )
+    sweep(four_blocks(), tmp_path)
+    assert len(computed) == 4 - kept
+    assert files_of(tmp_path / "results.zarr") == files_of(whole / "results.zarr")
+
+
+def test_a_block_that_takes_down_every_worker_is_said(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    cluster = pytest.importorskip("thalweg.sweeps.cluster")
+    task = make_plan(four_blocks(), Path()).task(2)
+
+    class Future:
+        key = "k"
+
+        def result(self):
+            raise distributed.KilledWorker("k", None, 1)
+
+    class Client:
+        loop = None
+
+        def submit(self, *_, **__):
+            return Future()
+
+    monkeypatch.setattr(distributed, "as_completed", lambda loop: set())
+    work = cluster._Work(Client(), iter(()))
+    work._submit(task)
+    for _ in range(cluster._TRIES - 1):
+        assert work.taken(Future()) == (task, None)
+    with pytest.raises(InputError, match="5 attempts at block 2 ended"):
+        work.taken(Future())
+
+
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
     cluster = pytest.importorskip("thalweg.sweeps.cluster")
     monkeypatch.setattr(cluster, "_SECONDS_TO_CONNECT", 0.2)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time as clock
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -69,6 +70,7 @@ _CHANGING = {"seconds", "made"}
 """What a store says about when it was made."""
 
 _DURATION = re.compile(r"\d+(\.\d+)? ?(s|ms|min|seconds)\b|\b(seconds|made) +\S+|\d{4}-\d\d-\d\d")
+_DATED = re.compile(r"\.z(attrs|metadata)$")
 _PIECE = re.compile(r"/\.partial/|/blocks/|/parts/")
 SECONDS = 300.0
 """What an undisturbed command may take before it counts as stuck."""
@@ -95,7 +97,7 @@ _GRID = ["sweep", "grid.toml", "--out", "out"]
 KINDS = {
     "run": Kind(["run", "small.toml", "--out", "out"], {"small.toml": TINY}),
     "sweep": Kind(_GRID, {"grid.toml": SWEEP}),
-    "study": Kind(["reproduce", "arora2019-failures", "--quick", "--out", "out"], {}),
+    "study": Kind(["reproduce", "elkabetz2021-fig2", "--quick", "--out", "out"], {}),
     "prove": Kind(["prove", "small.toml", "--out", "out/proof.json"], {"small.toml": PROVEN}),
     "cluster": Kind(_GRID, {"grid.toml": SWEEP}, clustered=True),
     "scheduler": Kind(_GRID, {"grid.toml": SWEEP}, clustered=True, victim="scheduler"),
@@ -189,6 +191,8 @@ def _work(words: Sequence[str], folder: Path, notes: Path, printed: Path) -> Non
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -233,6 +237,9 @@ def left(folder: Path) -> dict[str, bytes]:
 
 def _timeless(path: Path) -> bytes:
     raw = path.read_bytes()
+    if path.name == "SHA256SUMS":  # those of what holds dates are others every time
+        lines = raw.decode().splitlines(keepends=True)
+        return "".join(line for line in lines if not _DATED.search(line)).encode()
     if path.suffix in (".html", ".md"):
         return _DURATION.sub("", raw.decode()).encode()
     if path.name in (".zattrs", ".zmetadata", "zarr.json") or path.suffix == ".json":
@@ -309,7 +316,9 @@ class Trial:
         command = self.start(folder, "killed")
         command.wait(moment, by_clock=self.kind.clustered)
         hit, wrong = self._kill(command)
-        finished = [name for name in command.put_in_place() if _PIECE.search(name)]
+        finished = [
+            name for name in command.put_in_place() if _PIECE.search(name) and ".part/" not in name
+        ]
         again = self.start(folder, "again")
         code = again.ended()
         if code != 0:

@@ -5,6 +5,7 @@ sweeps is the only one that writes, so that workers need no common disk (except 
 A block whose worker is lost is given to another one.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -35,41 +36,59 @@ def run_on_cluster(
     address: str, tasks: list[Callable[[], Task]], keep: Keep, note: Callable[[int], None]
 ) -> None:
     """Compute all blocks on the cluster of a scheduler and keep each as soon as it is there."""
-    from distributed import KilledWorker, as_completed
-
-    with _client(address) as client:
-        todo = iter(tasks)
-        open_tasks: dict[str, tuple[Task, int]] = {}
-        finished = as_completed(loop=client.loop)
-
-        def submit(task: Task, tries: int = 1) -> None:
-            future = client.submit(compute_for_another, task, pure=False, retries=1)
-            open_tasks[future.key] = (task, tries)
-            finished.add(future)
-
-        def top_up() -> None:
-            room = _WAITING_PER_THREAD * max(1, sum(client.nthreads().values()))
-            while len(open_tasks) < room:
-                make = next(todo, None)
-                if make is None:
-                    return
-                submit(make())
-
-        top_up()
-        for future in finished:
-            task, tries = open_tasks.pop(future.key)
-            try:
-                sent = future.result()
-            except KilledWorker:
-                if tries >= _TRIES:
-                    raise
-                submit(task, tries + 1)
+    with _quiet(), _client(address) as client, _named_losses(address):
+        work = _Work(client, iter(tasks))
+        work.top_up()
+        for future in work.finished:
+            task, sent = work.taken(future)
+            if sent is None:
                 continue
             _require_same(sent.versions)
             keep(task.number, sent.block)
             note(task.work)
             future.release()
-            top_up()
+            work.top_up()
+
+
+class _Work:
+    """Blocks that a cluster is busy with, and those that it is to have next."""
+
+    def __init__(self, client: Any, todo: Iterator[Callable[[], Task]]):
+        from distributed import as_completed
+
+        self._client, self._todo = client, todo
+        self._open: dict[str, tuple[Task, int]] = {}
+        self.finished = as_completed(loop=client.loop)
+
+    def top_up(self) -> None:
+        """Give every thread something to do, and something to do next."""
+        room = _WAITING_PER_THREAD * max(1, sum(self._client.nthreads().values()))
+        while len(self._open) < room:
+            make = next(self._todo, None)
+            if make is None:
+                return
+            self._submit(make())
+
+    def taken(self, future: Any) -> tuple[Task, Sent | None]:
+        """A block that came back; None where its workers were lost, and another is to do it."""
+        from distributed import KilledWorker
+
+        task, tries = self._open.pop(future.key)
+        try:
+            return task, future.result()
+        except KilledWorker as error:
+            if tries >= _TRIES:
+                raise InputError(
+                    f"Workers must survive a block, but {tries} attempts at block {task.number} "
+                    "ended with the loss of theirs; do they have enough memory?"
+                ) from error
+            self._submit(task, tries + 1)
+            return task, None
+
+    def _submit(self, task: Task, tries: int = 1) -> None:
+        future = self._client.submit(compute_for_another, task, pure=False, retries=1)
+        self._open[future.key] = (task, tries)
+        self.finished.add(future)
 
 
 def compute_for_another(task: Task) -> Sent:
@@ -96,15 +115,46 @@ def _require_same(theirs: dict[str, str]) -> None:
 
 
 @contextmanager
+def _named_losses(address: str) -> Iterator[None]:
+    """A scheduler that is lost, or workers without this package, are told in one sentence."""
+    from distributed import CancelledError
+
+    try:
+        yield
+    except (CancelledError, OSError) as error:  # what the disk refuses has its own sentence
+        raise InputError(
+            f"The Dask scheduler at {address} must stay until all blocks are done, but the "
+            "connection to it was lost; start it again and run the same command, for what was "
+            "finished is kept."
+        ) from error
+    except ImportError as error:
+        raise InputError(
+            f"Workers must have thalweg installed, but one of {address} cannot import it: {error}; "
+            "install the same versions everywhere."
+        ) from error
+
+
+@contextmanager
 def _client(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, TypeError) as error:  # TypeError: TLS without a key
         raise InputError(
             f"A Dask scheduler must answer at {address}, but none does; start one with `dask "
             "scheduler` and give the address it prints."
         ) from error
     with client:
         yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's own account of a lost connection from the screen; ours is one sentence."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
