@@ -1,9 +1,11 @@
-"""Data and starts of marion2024's experiments, number for number.
+"""Data and starts of marion2024's experiments, drawn as the authors draw them.
 
 The authors draw all of it from one chain of keys: `key, use = split(key)`, again and again, from
 PRNGKey(0). The place of a key in that chain says what it is used for (`Place`). Their JAX drew in
 single precision, and from another random stream than today's, which has to be asked for. What they
-drew is promoted to double precision here, and all that follows is computed in it.
+drew is promoted to double precision here, and all that follows is computed in it. The scales of
+their sweeps are spaced in single precision, too, and ours in double: so starts of sweeps are theirs
+to one or two units in the last place of single precision, and not all of them to the bit.
 
 Their code changed after the paper was written: `later=True` is that code, which also draws a test
 set, and so has another teacher and other noise on the same inputs.

@@ -67,7 +67,6 @@ def learning(results: xr.Dataset, up_to_scale: float) -> list[Finding]:
     """Which learning rates reach the minimiser, and that the scale does not matter for it."""
     distance = medians(results.final_distance).sel(scale=slice(None, up_to_scale + 1e-9))
     small = distance.sel(learning_rate=small_rates(results))
-    enough = medians(results.final_distance).where(~few(results.diverged))
     return [
         Finding(
             f"median squared distance after training, the worst of learning rates up to 0.07 and "
@@ -83,9 +82,9 @@ def learning(results: xr.Dataset, up_to_scale: float) -> list[Finding]:
             reported="succeeds for η ≤ 0.1",
         ),
         Finding(
-            "median squared distance at learning rate 0.2, the best of all scales at which a "
-            "quarter of the runs or more do not diverge",
-            float(enough.sel(learning_rate=0.2).min()),
+            "median squared distance at learning rate 0.2, over the runs of all scales that do not "
+            "diverge",
+            float(results.final_distance.sel(learning_rate=0.2).median()),
             least=0.1,
             reported="fails for η = 0.2",
         ),

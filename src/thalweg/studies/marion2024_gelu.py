@@ -68,10 +68,11 @@ The authors do 20 repetitions each; here the first two, four and eight of them a
 are too few for means, so that the picture shows every run. A network is *fitted* if its loss is
 below 0.01; starts have 0.8 and more, and a constant zero has 0.97.
 
-Data and starts are the authors' own numbers; training is in double precision, and the sharpness,
-after the last step, is an eigenvalue of the whole Hessian. The dotted lines are the bounds for the
-linear network, as in the authors' picture; nothing is proven here. The authors' code also draws a
-distance, of the product of the layers without GELU, which means nothing and is left out.
+Data and starts are the authors', the latter to a unit or two in the last place of single precision,
+in which their scales are spaced; training is in double precision, and the sharpness, after the last
+step, is an eigenvalue of the whole Hessian. The dotted lines are the bounds for the linear network,
+as in the authors' picture; nothing is proven here. The authors' code also draws a distance, of the
+product of the layers without GELU, which means nothing and is left out.
 """
     comparison: ClassVar[str] = """
 * There is no figure in the paper's text; the authors' later code draws the sharpness as in

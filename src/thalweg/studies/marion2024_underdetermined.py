@@ -49,8 +49,9 @@ to 0.36. Learning rates, steps and repetitions: 0.001 / 40,000 / 100, 0.004 / 10
 0.001; the generalisation gap is the loss on 15 more samples minus the loss on the first 15, both
 after the last step, and its logarithm is regressed on that of the sharpness for the smallest
 learning rate, over all runs that did not diverge. All their gaps are positive. Data and starts are
-the authors' own numbers; training is in double precision. The curves are means of the runs that did
-not diverge, with 95 % bootstrap intervals; a point is open where they are fewer than a quarter.
+the authors', the latter to a unit or two in the last place of single precision, in which their
+scales are spaced; training is in double precision. The curves are means of the runs that did not
+diverge, with 95 % bootstrap intervals; a point is open where they are fewer than a quarter.
 """
     comparison: ClassVar[str] = """
 * There is no figure in the paper's text; the authors' later code draws the sharpness over the
