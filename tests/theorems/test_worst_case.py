@@ -160,6 +160,32 @@ def test_powers_are_the_steps_of_descent():
     )
 
 
+def test_small_steps_go_through_the_transition_one_by_one():
+    """Some thirty of them, of 1e-7, within r = 3e-6 of the second coordinate 1; as above."""
+    objective, rate = WorstCase(1.0, 10.0, 0.5), 1e-7
+    start = (0.75, 1 - 2e-5, 2.5)
+    slope = jax.jit(jax.grad(objective))
+    q, step = np.asarray(start), 0
+    while q[1] < 1:
+        q, step = q - rate * np.asarray(slope(q)), step + 1
+    with localcontext(prec=60):
+        after, first, second = Horizon(objective, start, 1.0, rate)._descent_after_transition()
+    assert int(after) == step
+    # Two hundred steps, each rounded to 1e-16.
+    np.testing.assert_allclose([float(first), float(second)], q[:2], rtol=0, atol=1e-13)
+
+
+def test_iterates_off_the_ray_differ_in_the_second_coordinate():
+    """They are below 1, or above the edge b + 1: how far from the flow that is, by the flow."""
+    horizon = at(1.0, 1e6, 0.5, 0.9)
+    flow = float(horizon.objective.flow(jnp.asarray(START), horizon.time)[1])
+    assert 1 < flow < 1e6 + 1
+    with localcontext(prec=60):
+        gaps = [float(gap) for gap in horizon._second_coordinate_gaps()]
+    # The exponential of 39 is known to 1e-14.
+    np.testing.assert_allclose(gaps, [flow - 1, 1e6 + 1 - flow], rtol=1e-9)
+
+
 @pytest.mark.statement("elkabetz2021:eq25-27", "value")
 def test_the_worst_case_is_what_is_printed():
     """Values at the tops and edges, in fractions; the largest curvature, in sixty digits."""
