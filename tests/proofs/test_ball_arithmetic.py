@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proof_problems import CASES, Plain
 from scipy.integrate import quad
 
+import thalweg as tw
 from thalweg.curvature import ball_bounds
 from thalweg.tubes import checker
 from thalweg.tubes.proof import prove
@@ -92,7 +93,11 @@ def test_the_phi_functions_are_their_integrals(x):
 
 def place_of(plain):
     """The checker's view of the start."""
-    content = prove(plain.run(steps=1, rate=1e-4)).content
+    return start_of(plain.run(steps=1, rate=1e-4))
+
+
+def start_of(run):
+    content = prove(run).content
     claim = checker.parse(json.dumps({**content, "sha256": checker.digest(content)}).encode())
     return checker.Place(checker.Objective(claim.problem), claim.points[0], claim.hints[0])
 
@@ -112,13 +117,18 @@ def test_derivatives_are_enclosed(case):
     assert smallest - 1e-10 <= float(place.smallest) <= smallest + 1e-13
 
 
-def test_bounds_on_balls_are_those_in_double_precision():
+@pytest.mark.parametrize("white", [False, True], ids=["regression", "target"])
+def test_bounds_on_balls_are_those_in_double_precision(white):
     plain = Plain([3, 3, 3, 3, 3], outputs=2)
     run, bounds = plain.run(steps=1, rate=1e-4), jax.jit(ball_bounds)
     weights = tuple(map(jnp.asarray, plain.layers(plain.start)))
+    if white:
+        goal = tw.TargetMatrix(np.arange(6.0).reshape(2, 3))
+        objective = tw.Objective(run.objective.network, goal)
+        run = tw.descend(objective, weights, learning_rate=1e-4, steps=1)
     for radius in (0.0, 0.1, 1.0):
         with ctx.workprec(checker.PRECISION):
-            change, first, second = map(float, place_of(plain).ball(arb(radius)))
+            change, first, second = map(float, start_of(run).ball(arb(radius)))
         known = bounds(run.objective, weights, radius)
         # Hints lie 1e-12 above, and the power iteration may end a little above.
         np.testing.assert_allclose(change, known.hessian_lipschitz, rtol=1e-8)

@@ -154,6 +154,9 @@ def test_hostile_values_are_refused(small, folder, path, value, reason):
     assert reason in verdict.reason
     assert str(verdict).startswith("rejected: ")
     assert "\n" not in str(verdict)
+    # And nothing is told of what was not proven.
+    assert (verdict.network, verdict.weights, verdict.steps, verdict.time) == ("", 0, 0, 0.0)
+    assert verdict.largest_upper == verdict.between == verdict.largest_jump == np.inf
 
 
 def changed_or_new(content, path, value):

@@ -24,7 +24,7 @@ from thalweg.theorems.one_output import (
     unbalanced_time,
 )
 from thalweg.theorems.stages import Ray, convergence_time
-from thalweg.theorems.white_setting import setting_claims
+from thalweg.theorems.white_setting import balance_claim, setting_claims
 
 NETWORK = tw.LinearNetwork([4, 4, 4, 1])
 TARGET = np.array([1.0, 0.0, 0.0, 0.0])
@@ -121,6 +121,18 @@ def test_cases_that_are_not_covered(case, reason):
         failed = [claim for claim in certificate.assumptions if claim.fails]
         assert failed[0].statement == reason
         assert failed[0].margin < 0
+
+
+@pytest.mark.parametrize(("off", "fails"), [(0.9e-10, False), (1.5e-10, True)])
+def test_white_and_balanced_mean_to_one_part_in_ten_billion(off, fails):
+    """As the statements say: |w_2^2 - w_1^2| of the larger square, and |Sigma / c - I|."""
+    assert balance_claim((np.array([[np.sqrt(1 - off)]]), np.ones((1, 1)))).fails == fails
+    # The mean of the two moments is c, from which each is off by half of what they differ.
+    x = np.sqrt(2) * np.diag([1.0, np.sqrt(1 + np.sqrt(2) * off)])
+    objective = tw.Objective(tw.LinearNetwork([2, 1, 1]), tw.Regression(x, [1.0, 1.0]))
+    found = setting_claims(Case(objective, (np.full((1, 2), 0.1), np.full((1, 1), 0.1))))
+    (white,) = [claim for claim in found if claim.statement.startswith("|Sigma / c - I|")]
+    assert white.fails == fails
 
 
 # ------------------------------------------------------------------------------- of the flow
