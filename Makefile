@@ -42,4 +42,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) thalweg-run thalweg-sweep thalweg-studies
+	rm -rf $(VENV) thalweg-run* thalweg-sweep* thalweg-studies

@@ -16,7 +16,9 @@ _DONE = re.compile(r"(\d+) of (\d+) findings confirmed\. .* in (\d+) s,")
 
 def table() -> str:
     """A line per study."""
-    lines = ["| paper | figures | what | `thalweg reproduce ...` | time | findings confirmed |"]
+    lines = [
+        "| paper | figures | what | `thalweg reproduce ...` | time of computing | findings confirmed |"
+    ]
     lines.append("|---|---|---|---|---|---|")
     lines += [_line(study) for study in studies.find(["all"])]
     return "\n".join(lines) + "\n"

@@ -59,6 +59,20 @@ def test_what_fails_is_not_hidden_and_nothing_is_said_after_it(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("hurried")
+def test_a_stage_began_where_the_one_before_ended(capsys):
+    """The first word of a stage often comes when much of it is done."""
+    with base.progress_bars("descent") as update:
+        time.sleep(1.2)
+        update("descent", 0.2)
+        time.sleep(0.15)
+    told = capsys.readouterr().err.splitlines()
+    # 1.2 s or more for a fifth: 5 s at the least for the rest, and more where the machine is busy.
+    left = [int(line.split("about ")[1].split()[0]) for line in told if "%" in line]
+    assert left
+    assert min(left) >= 4
+
+
 def test_a_stage_tells_what_is_left_of_it():
     stage = lines._Stage("sweep", 0.4, began=time.monotonic() - 8)
     assert stage.line() == "sweep 40 %, about 12 seconds left"

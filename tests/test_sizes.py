@@ -100,8 +100,8 @@ def test_memory_is_that_of_the_machine():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.5, "0.5 seconds"), (90, "90 seconds"), (600, "10 minutes"), (7200, "2 hours"),
-     (30 * 86400, "30 days"), (1e30, "1e25 days")],
+    [(0.5, "0.5 seconds"), (1.0, "1 second"), (90, "90 seconds"), (600, "10 minutes"),
+     (7200, "2 hours"), (30 * 86400, "30 days"), (1e30, "1e25 days")],
 )  # fmt: skip
 def test_times_in_words(seconds, words):
     assert _sizes.time_in_words(seconds) == words

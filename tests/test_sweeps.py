@@ -508,7 +508,7 @@ def test_the_commands(tmp_path, monkeypatch):
     assert Path("thalweg-sweep/experiment.toml").is_file()
     again = CliRunner().invoke(app, ["show", "thalweg-sweep", "--json"], catch_exceptions=False)
     assert json.loads(again.stdout) == json.loads(shown.stdout)
-    with pytest.raises(InputError, match="must not hold a sweep"):
+    with pytest.raises(InputError, match="holds a sweep; give another"):
         CliRunner().invoke(app, ["run", "--out", "thalweg-sweep"], catch_exceptions=False)
 
 

@@ -80,7 +80,8 @@ def memory_in_words(count: int) -> str:
 def time_in_words(seconds: int | float) -> str:
     """Seconds in the largest unit of which there is more than one, e.g. "12 days"."""
     unit, size = next(((unit, size) for unit, size in _TIMES if seconds >= 2 * size), _TIMES[-1])
-    return f"{_short(seconds, size)} {unit}s"
+    count = _short(seconds, size)
+    return f"{count} {unit}" if count == "1" else f"{count} {unit}s"
 
 
 def _short(count: int | float, size: int | float) -> str:

@@ -31,9 +31,13 @@ class _Stage:
         """Where it is."""
         passed = monotonic() - self.began
         if self.share > 0:
-            left = time_in_words(passed * (1 - self.share) / self.share)
+            left = _whole(passed * (1 - self.share) / self.share)
             return f"{self.name} {100 * self.share:.0f} %, about {left} left"
-        return f"{self.name} ..." if passed < 1 else f"{self.name}, {time_in_words(passed)} so far"
+        return f"{self.name} ..." if passed < 1 else f"{self.name}, {_whole(passed)} so far"
+
+
+def _whole(seconds: float) -> str:
+    return time_in_words(float(max(1, round(seconds))))
 
 
 class _Teller:
@@ -42,15 +46,17 @@ class _Teller:
     def __init__(self, say: Callable[[str], None]):
         self._say, self._began = say, monotonic()
         self._stage: _Stage | None = None
+        self._last = self._began  # a stage began where the one before was last heard of
         self._lock, self._over = threading.Lock(), threading.Event()
 
     def update(self, name: str, share: float) -> None:
         """Note how much of a stage is done; a new stage gets a line, unless all goes quickly."""
         with self._lock:
+            before, self._last = self._last, monotonic()
             if self._stage is not None and self._stage.name == name:
                 self._stage.share = share
                 return
-            self._stage = _Stage(name, share)
+            self._stage = _Stage(name, share, before)
             if share < 1 and monotonic() - self._began >= FIRST:
                 self._say(self._stage.line())
 
