@@ -130,6 +130,20 @@ def test_the_bounds_are_attained():
         np.testing.assert_allclose(found.smallest_eigenvalue, -1.0, rtol=1e-12)
 
 
+def test_the_bounds_of_an_exponential_loss_are_attained():
+    """f = exp(u) with u = a b at a = b = 1, along a = b, where u' = sqrt 2, u'' = 1, and no more.
+
+    So the derivatives of f are e times u', u'^2 + u'' and u'^3 + 3 u' u''.
+    """
+    problem = tw.Classification(np.ones((1, 1)), [-1], loss="exponential")
+    one = (np.ones((1, 1)), np.ones((1, 1)))
+    for network in (tw.HomogeneousNetwork([1, 1, 1]), tw.LinearNetwork([1, 1, 1])):
+        found = by_samples(tw.Objective(network, problem), one, jnp.asarray(0.0))
+        numbers = (found.gradient, found.hessian, found.hessian_lipschitz)
+        exact = np.e * np.array([2**0.5, 3.0, 5 * 2**0.5])
+        np.testing.assert_allclose(numbers, exact, rtol=1e-12)
+
+
 def test_many_features_are_bounded_better_by_samples():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(40, 30))

@@ -137,6 +137,11 @@ def test_steps_that_were_not_recorded_are_taken_again():
     # What is recomputed differs from the record by rounding, which is added to the radius.
     np.testing.assert_allclose(thinned.upper, whole.upper[chosen], rtol=1e-9, atol=1e-12)
     assert np.all(thinned.between >= thinned.upper - 1e-12)
+    # Also of what lies between two records: the distance is largest half way through this one.
+    top = int(every.steps[np.argmax(whole.upper)])
+    passed = tw.descend(objective, start, learning_rate=0.01, steps=2 * top, record_every=2 * top)
+    over = tw.tube(passed)
+    assert over.between[-1] >= np.max(whole.upper) * (1 - 1e-9) > 1.001 * over.upper[-1]
 
 
 def test_a_flow_that_starts_elsewhere_stays_inside():
