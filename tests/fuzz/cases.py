@@ -79,7 +79,7 @@ def faults_of_command(arguments: Sequence[str], outcome: Outcome) -> list[str]:
         case 1:
             return _of_verdicts(arguments, outcome)
         case 2:
-            return _of_refusal(outcome.err)
+            return _of_refusal(arguments, outcome.err)
         case _:
             return [f"exit: code {outcome.code}, which no command has"]
 
@@ -98,11 +98,11 @@ def of_sentence(sentence: str) -> list[str]:
     return found
 
 
-def _of_refusal(err: str) -> list[str]:
+def _of_refusal(arguments: Sequence[str], err: str) -> list[str]:
     _, found, sentence = err.rpartition("error: ")
     if found:
         return of_sentence(sentence)
-    if "Usage: " in err or "Error" in err:  # the parser's own
+    if "Usage: " in err or "Error" in err or not arguments:  # the parser's own
         return [] if len(err) < 4 * LONGEST_SENTENCE else ["sentence: a usage error without end"]
     return [f"sentence: exit code 2 without one: {err[-200:]}"]
 

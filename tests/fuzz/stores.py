@@ -24,7 +24,8 @@ def case(rng: Rng, printed: Any) -> Case:
         _damage(Rng(seed), Path(name))
         shown = printed(lambda: call(words))
         found = []
-        if shown.code == 0 and shown.out != truth.out:
+        noticed = "unfinished" in shown.out + shown.err and "unfinished" not in truth.out
+        if shown.code == 0 and shown.out != truth.out and not noticed:
             found.append(
                 f"false: a damaged store shows {shown.out[:500]!r}, not {truth.out[:500]!r}"
             )

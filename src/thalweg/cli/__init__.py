@@ -35,6 +35,12 @@ def main() -> None:
         app()
     except InputError as error:
         _refuse(str(error))
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        where = "" if error.filename is None else f" with {error.filename}"
+        _refuse(
+            f"Files and folders must be ones that can be used, but the system refused to go on"
+            f"{where}: {error.strerror or error}."
+        )
     except Exception as error:
         if not _is_out_of_memory(error):
             raise

@@ -53,14 +53,14 @@ def number(
     return check
 
 
-def require_new(file: Path, force: bool) -> None:
+def require_new(file: Path, force: bool, name: str = "--out") -> None:
     """Refuse a file that is there already, or whose folder is not."""
     if file.is_dir():
-        raise InputError(f"`--out` must be a file, got {file}, which is a folder.")
+        raise InputError(f"`{name}` must be a file, got {file}, which is a folder.")
     if file.exists() and not force:
         raise InputError(f"{file} must not be there yet; `--force` replaces it.")
     if not file.parent.is_dir():
         raise InputError(
-            f"`--out` must be a file that can be written, got {file}: there is no folder "
+            f"`{name}` must be a file that can be written, got {file}: there is no folder "
             f"{file.parent}."
         )

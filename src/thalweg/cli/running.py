@@ -22,6 +22,7 @@ from thalweg.cli.base import (
     say_if_long,
     working,
 )
+from thalweg.cli.options import require_new
 
 
 @app.command()
@@ -131,8 +132,7 @@ def init(
     from thalweg import experiment
     from thalweg.storage.files import write_text, writing_to
 
-    if file.exists() and not force:
-        raise InputError(f"{file} must not be there yet; `--force` replaces it.")
+    require_new(file, force, "FILE")
     text = experiment.to_toml(experiment.Experiment(), comments=True)
     with writing_to(file.parent):
         write_text(file, text)

@@ -106,9 +106,12 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
     )
     for name, meaning, compute in sources:
         try:
-            rates, reason = np.asarray(2 / float(compute(objective))), ""
+            sharpness, reason = float(compute(objective)), ""
         except InputError as error:
-            rates, reason = np.asarray(np.nan), str(error)
+            sharpness, reason = np.nan, str(error)
+        if sharpness == 0:
+            sharpness, reason = np.nan, "The sharpness there is zero: every rate is below it."
+        rates = np.asarray(2 / sharpness)
         yield Prediction(name, meaning, rates, reason)
 
 

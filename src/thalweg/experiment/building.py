@@ -192,6 +192,9 @@ def _table(table: data.Table, settings: TableData | CsvData) -> _Samples:
 
 
 def _standardised(columns: Any, names: tuple[str, ...]) -> Any:
+    # In units, powers of two, in which squares neither overflow nor vanish.
+    _, exponents = np.frexp(np.max(np.abs(np.asarray(columns)), axis=0))
+    columns = jnp.asarray(np.ldexp(np.asarray(columns), -exponents))
     spread = jnp.std(columns, axis=0)
     still = np.flatnonzero(np.atleast_1d(np.asarray(spread == 0)))
     if still.size:

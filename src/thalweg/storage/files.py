@@ -103,7 +103,8 @@ def standing(path: Path) -> Path:
     Readers do not rename it, since its writer may be about to put the new one in place.
     """
     old = _old_of(path)
-    return old if old.is_dir() and not path.exists() else path
+    # Not by `Path`, which raises where a name is too long for the disk.
+    return old if os.path.isdir(old) and not os.path.exists(path) else path
 
 
 def remove(path: Path) -> None:
@@ -195,7 +196,7 @@ def is_written_to(folder: Path) -> bool:
 
 
 def _part_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{os.getpid()}{PART}")
+    return path.parent / f"{path.name}.{os.getpid()}{PART}"  # "." has no name to be replaced
 
 
 def _old_of(path: Path) -> Path:
