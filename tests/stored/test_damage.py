@@ -193,10 +193,22 @@ def test_damaged_results_are_not_taken_for_finished_ones(folders, tmp_path):
         (place / "results.zarr" / ".zattrs").write_text("{}")
         with pytest.raises(DamageError, match=r"\.zattrs is not what was written; take them from"):
             tw.open(place)
-        with pytest.raises(InputError, match=r"zattrs is not what was written|another command"):
+        with pytest.raises(DamageError, match=r"\.zattrs is not what was written"):
             again(place)
     fresh = sweep(SWEEP, tmp_path / "sweep" / "cubes-quick", fresh=True)
     xr.testing.assert_identical(fresh.load(), tw.open(folders["sweep"]).load())
+
+
+def test_a_store_whose_word_cannot_be_trusted_is_called_damaged(folders, tmp_path):
+    """Not a run of another experiment, of which its changed digest would tell."""
+    store = tmp_path / "results.zarr"
+    shutil.copytree(folders["run"] / "results.zarr", store)
+    assert storage.holds(tmp_path) == "run"
+    for name in (".zattrs", ".zmetadata", ".zgroup"):
+        content = (store / name).read_bytes()
+        flipped(store / name)
+        assert storage.holds(tmp_path) == "damaged", name
+        (store / name).write_bytes(content)
 
 
 # --- checksums -----------------------------------------------------------------------------------

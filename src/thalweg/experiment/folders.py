@@ -34,6 +34,9 @@ _WRITTEN = (
 """All files that are written beside the results; where there is no run, they are somebody's."""
 
 
+_OTHERS = {"unknown": "holds other results", "damaged": "holds results that were damaged"}
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A run that is to have a folder: its settings, as they would stand there, and its digest."""
@@ -53,7 +56,7 @@ class Wanted:
         if kind == "run":
             return None if self.finished_in(folder) else self._difference(folder)
         if kind is not None:
-            return f"holds a {kind}" if kind != "unknown" else "holds other results"
+            return _OTHERS.get(kind, f"holds a {kind}")
         if (folder / "study.json").exists():
             return "holds an unfinished study"
         begun = [path.name for path in _begun(folder)]
@@ -90,10 +93,11 @@ def free_folder(wanted: Wanted, base: Path) -> Path:
 
 def clear(folder: Path) -> None:
     """Remove a run from a folder, finished or not, and nothing else that is in it."""
-    if holds(folder) not in ("run", None):
+    kind = holds(folder)
+    if kind not in ("run", None):
         raise InputError(
-            f"{folder} must hold a run to be replaced, but holds other results; give another "
-            "`--out`."
+            f"{folder} must hold a run to be replaced, but "
+            f"{_OTHERS.get(kind, f'holds a {kind}')}; give another `--out`, or remove it first."
         )
     with writing_to(folder):
         remove_at_once(folder / RESULTS)

@@ -7,12 +7,15 @@ from typing import Any
 import zarr
 
 from thalweg.storage.files import LOCK, is_written_to, standing
+from thalweg.storage.sums import are_as_written
 
 RESULTS = "results.zarr"
 """The store inside of a folder of results."""
 
 MANIFEST = "sweep.json"
 """What says that a folder belongs to a sweep, finished or not."""
+
+_METADATA = (".zgroup", ".zattrs", ".zmetadata")
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def holds(folder: str | Path) -> str | None:
 
     Returns:
         "sweep" (finished or not), "run", "study", "unknown" for a store that says nothing of
-        itself, or None where there are no results.
+        itself, "damaged" for one whose word cannot be trusted, or None where there are no results.
     """
     place = Path(folder)
     if (place / MANIFEST).exists():
@@ -57,11 +60,15 @@ def kind_of(store: Path) -> str | None:
     if not found.exists():
         return None
     said = attributes(found)
+    if not said and not are_as_written(found, _METADATA):
+        return "damaged"
     return str(said.get("kind") or ("study" if "study" in said else "unknown"))
 
 
 def attributes(store: Path) -> dict[str, Any]:
-    """What a store says about itself; nothing if it cannot be read."""
+    """What a store says about itself; nothing if it cannot be read or is not what was written."""
+    if not are_as_written(store, _METADATA):
+        return {}
     try:
         return zarr.open_group(store, mode="r").attrs.asdict()
     except Exception:  # a damaged store leads to errors of any kind

@@ -242,9 +242,10 @@ def _finished(folder: Path, key: str) -> xr.Dataset | None:
 
 def _require_study(folder: Path) -> None:
     kind = holds(folder)
-    if kind not in ("study", None):
+    if kind not in ("study", "damaged", None):  # what is damaged is said when it is opened
+        other = "other results" if kind == "unknown" else f"a {kind}"
         raise InputError(
-            f"{folder} must hold a study or nothing, but holds a {kind}; give another `--out`."
+            f"{folder} must hold a study or nothing, but holds {other}; give another `--out`."
         )
 
 

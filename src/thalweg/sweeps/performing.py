@@ -158,8 +158,10 @@ def _require_own_results(new: BlockStore, replaced: bool) -> None:
     """Refuse a store that is not this sweep's; one of a sweep is fine if it is to be replaced."""
     kind = kind_of(new.results)
     # One that is too damaged to say what it is lies beside the manifest of a sweep.
-    if kind is None or new.complete or (replaced and kind in ("sweep", "unknown")):
+    if kind is None or new.complete or (replaced and kind in ("sweep", "damaged")):
         return
+    if kind == "damaged":
+        open_results(new.results)  # says what is
     raise InputError(
         f"{new.folder} must be a folder of this sweep or a new one, but holds the results of "
         "another command; give another `--out`."
