@@ -63,6 +63,11 @@ def test_descents_and_flows_that_cannot_be_afforded_are_refused(monkeypatch):
     weights = (np.ones((1, 2)),)
     with pytest.raises(InputError, match="1 runs of 1000000000000000 steps must be done within"):
         tw.descend(objective, weights, learning_rate=0.1, steps=10**15, record_every=10**12)
+    with pytest.raises(InputError, match="must be done within 30 days"):
+        tw.descend(objective, weights, learning_rate=0.1, steps=10**400)
+    case = tw.theorems.Case(objective, weights, learning_rate=1e-320, time=1.0)
+    with pytest.raises(InputError, match="must be done within 30 days"):
+        tw.theorems.simulate(case)
     monkeypatch.setattr(_sizes, "available_memory", lambda: 4000)
     with pytest.raises(InputError, match="recording of 1 runs x 1001 records must fit"):
         tw.descend(objective, weights, learning_rate=0.1, steps=1000)
@@ -114,3 +119,16 @@ def test_times_in_words(seconds, words):
 )  # fmt: skip
 def test_memory_in_words(count, words):
     assert _sizes.memory_in_words(count) == words
+
+
+def test_a_proof_over_endless_steps_is_refused(monkeypatch, capsys, tmp_path):
+    import sys
+
+    from thalweg import cli
+
+    command = ["prove", "--set", "training.steps=1000000000", "--out", str(tmp_path / "proof.json")]
+    monkeypatch.setattr(sys, "argv", ["thalweg", *command])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "A proof over 1000000000 steps of 230 weights must fit in mem" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def compiling_seconds(layers: int, functions: int = 1) -> float:
 
 def computing_seconds(operations: int | float) -> float:
     """Roughly how long so many additions and multiplications take on one core."""
-    return operations / _OPERATIONS
+    return min(operations, 10**300) / _OPERATIONS  # no float is larger than 10^308
 
 
 def memory_in_words(count: int) -> str:

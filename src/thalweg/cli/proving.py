@@ -3,11 +3,12 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from thalweg._errors import InputError
+from thalweg._sizes import require_memory
 from thalweg.cli.base import (
     AsJson,
     Changes,
@@ -21,6 +22,8 @@ from thalweg.cli.base import (
     working,
 )
 from thalweg.cli.options import number, require_new
+
+_COPIES = 16  # of each step's weights: as numbers, and as the digits of the file
 
 
 @app.command()
@@ -55,9 +58,15 @@ def prove(
     training = settings.training
     rate = training.learning_rate[0] if learning_rate is None else learning_rate
     objective = experiment.objective(settings, folder_of(file))
+    steps = training.steps_at(rate)
+    require_memory(
+        f"A proof over {steps} steps of {objective.network.size} weights",
+        _COPIES * steps * objective.network.size,
+        "lower `training.steps` or `training.time`, or take a larger learning rate",
+    )
     weights = experiment.finite_start(settings, objective)
     with working("proving"):
-        run = descend(objective, weights, learning_rate=rate, steps=training.steps_at(rate))
+        run = descend(objective, weights, learning_rate=rate, steps=steps)
         made = make(run, start_distance)
     try:
         made.write(proof)
@@ -65,6 +74,10 @@ def prove(
         raise InputError(
             f"`--out` must be a file that can be written, got {proof}: {error.strerror}."
         ) from error
+    _tell(made, proof, as_json)
+
+
+def _tell(made: Any, proof: Path, as_json: bool) -> None:
     if as_json:
         numbers = {
             "upper": float(made.upper.max()), "steps": made.times.size - 1,

@@ -154,7 +154,7 @@ def _require_time(objective: Objective, runs: int, steps: int) -> None:
     require_time(
         f"{runs} runs of {steps} steps",
         compiling_seconds(objective.network.depth)
-        + computing_seconds(float(steps) * blocks * block_operations(objective)),
+        + computing_seconds(steps * blocks * block_operations(objective)),
         "lower `steps`, or take a smaller network",
     )
 

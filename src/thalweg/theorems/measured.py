@@ -52,7 +52,7 @@ def measure(case: Case) -> Measured:
 
 def _descent(case: Case, rate: float) -> Descent:
     assert case.time is not None
-    steps = max(1, round(case.time / rate))
+    steps = max(1, round(min(case.time / rate, 2.0**62)))  # so many are refused below
     every = max(1, steps // _RECORDS)
     return descend(
         case.objective, case.weights, learning_rate=rate, steps=steps, record_every=every
