@@ -4,12 +4,16 @@ Values can only be looked at outside of `jax.jit`; inside, the checks on values 
 those on shapes still speak.
 """
 
+from itertools import pairwise
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from typing_extensions import TypeIs
 
 from thalweg._errors import InputError as InputError
 
@@ -19,25 +23,57 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def as_floating(name: str, values: Any) -> Float[Array, "..."]:
-    """The values as a finite floating array; integers and lists become float64."""
+def is_array(value: Any) -> TypeIs[np.ndarray | np.generic | jax.Array]:
+    """Whether this is an array or a number of NumPy's or JAX's, traced or not."""
+    return isinstance(value, np.ndarray | np.generic | jax.Array)
+
+
+def described(value: Any) -> str:
+    """What was got, in a few words: never a whole array, nor where it is in memory."""
+    if is_traced(value):
+        return f"a value of shape {value.shape} that JAX traces"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}{' ...' if len(value) > 40 else ''}"
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a whole number of more than 20 digits"
+    if value is None or isinstance(value, int | float | complex | np.generic):
+        return f"{value}"
+    if is_array(value):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if type(value) in (list, tuple, dict, set, bytes):
+        return f"a {type(value).__name__} of length {len(value)}"
+    if isinstance(value, type | FunctionType | BuiltinFunctionType):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+
+
+def as_array(name: str, values: Any) -> Float[Array, "..."]:
+    """The values as a floating array; integers and lists become float64."""
     try:
         array = jnp.asarray(values)
-    except (TypeError, ValueError) as error:
-        reason = str(error).rstrip(".")
+    except (TypeError, ValueError, OverflowError) as error:
+        uneven = isinstance(values, list | tuple) and "nhomogeneous" in str(error)
+        fix = "; are its rows of different lengths?" if uneven else "."
         raise InputError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}: {reason}."
+            f"`{name}` must be an array of numbers, got {described(values)}{fix}"
         ) from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         if not (jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_):
             raise InputError(f"`{name}` must hold real numbers, got dtype {array.dtype}.")
         array = array.astype(jnp.result_type(float))
-    require_finite(name, array)
     return array
 
 
-def require_finite(name: str, array: Array) -> None:
-    """Refuse NaN and infinity, and say where the first one is."""
+def as_floating(name: str, values: Any, fix: str = "") -> Float[Array, "..."]:
+    """The values as a floating array without NaN and infinity, see `require_finite`."""
+    array = as_array(name, values)
+    require_finite(name, array, fix)
+    return array
+
+
+def require_finite(name: str, array: Array, fix: str = "") -> None:
+    """Refuse NaN and infinity, and say where the first one is, and what may help."""
     if is_traced(array):
         return
     finite = np.isfinite(np.asarray(array))
@@ -46,35 +82,96 @@ def require_finite(name: str, array: Array) -> None:
         value = np.asarray(array)[where]
         raise InputError(
             f"`{name}` must be finite, got {value} at index {where} "
-            f"({int((~finite).sum())} of {finite.size} entries are NaN or infinite); "
-            "drop or impute those samples first."
+            f"({int((~finite).sum())} of {finite.size} entries are NaN or infinite)"
+            f"{f'; {fix}' if fix else ''}{'' if fix.endswith('?') else '.'}"
         )
+
+
+def finite_weights(weights: Any, name: str = "weights") -> tuple[Float[Array, "..."], ...]:
+    """The weights as floating arrays without NaN and infinity."""
+    return tuple(
+        as_floating(f"{name}[{layer}]", array, "did the run that they come from diverge?")
+        for layer, array in enumerate(weights)
+    )
 
 
 def require_positive(name: str, value: Any) -> None:
     """Refuse zero, negative and NaN numbers, alone or in an array."""
     if is_traced(value):
         return
-    array = np.asarray(value)
-    if not np.all(array > 0) or not np.all(np.isfinite(array)):
-        bad = array[~((array > 0) & np.isfinite(array))].ravel()[0]
+    array = _plain_numbers(name, value)
+    with np.errstate(invalid="ignore"):
+        fine = (array > 0) & np.isfinite(array)
+    if not np.all(fine):
+        bad = np.asarray(array)[~np.asarray(fine)].ravel()[0]
         raise InputError(f"`{name}` must be positive and finite, got {bad}.")
+
+
+def _plain_numbers(name: str, value: Any) -> Any:
+    """A number or an array of numbers, and no truth values, which would count as 0 and 1."""
+    if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind in "iuf"):
+        return value  # nearly always
+    if isinstance(value, bool | str) or getattr(value, "dtype", None) in (bool, np.bool_):
+        quoted = isinstance(value, str) and value.replace(".", "", 1).isdigit()
+        fix = "; write it without quotes." if quoted else "."
+        raise InputError(f"`{name}` must be a number, got {described(value)}{fix}")
+    return np.asarray(as_array(name, value))
 
 
 def require_count(name: str, value: Any, least: int = 1) -> int:
     """The value as an int, which must be whole and at least `least`."""
     try:
-        whole = not isinstance(value, bool) and int(value) == value
+        whole = not isinstance(value, bool | np.ndarray) and int(value) == value
     except (TypeError, ValueError, OverflowError):  # a word, None, NaN, infinity
         whole = False
-    if not whole or value < least:
-        raise InputError(f"`{name}` must be a whole number >= {least}, got {value}.")
+    if not whole or not least <= value < 2**63:
+        raise InputError(f"`{name}` must be a whole number >= {least}, got {described(value)}.")
     return int(value)
+
+
+def require_shapes(
+    name: str, weights: Any, shapes: tuple[tuple[int, ...], ...], many: bool = True
+) -> None:
+    """Refuse weights of other shapes; leading batch axes are allowed where there may be many."""
+    if len(weights) != len(shapes):
+        raise InputError(
+            f"`{name}` must hold {len(shapes)} arrays, one per layer, got {len(weights)}."
+        )
+    for layer, (array, shape) in enumerate(zip(weights, shapes, strict=True), start=1):
+        got = np.shape(array)
+        if len(got) < len(shape) or got[len(got) - len(shape) :] != shape:
+            raise InputError(
+                f"`{name}` must fit the network: layer {layer} has shape {got}, expected "
+                f"{shape}. Was the tuple given last layer first?"
+            )
+        if got != shape and not many:
+            raise InputError(
+                f"`{name}` must be those of one network: layer {layer} has shape {got}, expected "
+                f"{shape}; take one point, such as `run.final`, or map over all with jax.vmap "
+                "(`curvature.spectrum_along` for both ends of the spectrum)."
+            )
+
+
+def chained(weights: Any) -> tuple[Float[Array, "_ _"], ...]:
+    """The weights as matrices that can be multiplied, first layer first."""
+    layers = tuple(jnp.asarray(array) for array in weights)
+    fit = all(layer.ndim == 2 for layer in layers) and all(
+        upper.shape[1] == lower.shape[0] for lower, upper in pairwise(layers)
+    )
+    if not layers or not fit:
+        raise InputError(
+            "`weights` must be the matrices of one linear network, first layer first, got shapes "
+            f"{[layer.shape for layer in layers]}; map over more with `along` or `jax.vmap`."
+        )
+    return layers
+
+
+_DROP = "drop or impute those samples first"
 
 
 def samples(x: Any) -> Float[Array, "samples features"]:
     """The samples as rows of finite numbers, at least one of each."""
-    inputs = as_floating("x", x)
+    inputs = as_floating("x", x, _DROP)
     if inputs.ndim != 2:
         raise InputError(
             f"`x` must have one row per sample and one column per feature, got shape "
@@ -92,7 +189,7 @@ def samples_and_targets(
 ) -> tuple[Float[Array, "samples features"], Float[Array, "samples outputs"]]:
     """The samples, and the targets as one row per sample; a vector of targets is one output."""
     inputs = samples(x)
-    targets = as_floating("y", y).astype(inputs.dtype)
+    targets = as_floating("y", y, _DROP).astype(inputs.dtype)
     targets = targets[:, None] if targets.ndim == 1 else targets
     if targets.ndim != 2 or targets.shape[0] != inputs.shape[0] or targets.shape[1] == 0:
         raise InputError(
@@ -103,7 +200,7 @@ def samples_and_targets(
 
 
 def _whole_labels(labels: Any, count: int) -> Int[Array, " samples"]:
-    array = as_floating("labels", labels)
+    array = as_floating("labels", labels, _DROP)
     if array.shape != (count,):
         raise InputError(
             f"`labels` must be a vector with one entry per sample ({count}), got shape "
@@ -131,13 +228,18 @@ def class_labels(
             raise InputError("`classes` must be given when the labels are traced by JAX.")
         return array, total
     low, high = int(array.min()), int(array.max())
+    if low < 0:
+        raise InputError(
+            f"`labels` must be the classes 0, 1, ..., got {low} to {high}; two classes -1 and 1 "
+            "need loss='logistic', others a shift."
+        )
     if total is None and high == 0:
         raise InputError(
             "`labels` must name at least two classes, got only 0; give `classes` if the others "
             "have no sample here."
         )
     total = high + 1 if total is None else total
-    if low < 0 or high >= total:
+    if high >= total:
         raise InputError(
             f"`labels` must lie in 0, ..., {total - 1} for {total} classes, got {low} to {high}; "
             "labels that start at 1 need a shift, and `classes` must count all."

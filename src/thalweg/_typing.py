@@ -1,6 +1,6 @@
 """Array aliases that every module shares."""
 
-from typing import TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -10,3 +10,22 @@ Matrix: TypeAlias = Float[Array, "rows columns"]
 Weights: TypeAlias = tuple[Float[Array | np.ndarray, "..."], ...]
 """A network's trained arrays, first layer first: a plain tuple, hence a pytree. Recorded weights
 are NumPy arrays and may be given wherever weights are."""
+
+MANY = "leading axes that all layers share are batch axes"
+ManyWeights: TypeAlias = Annotated[Weights, MANY]
+"""The weights of one network or of several."""
+
+
+@runtime_checkable
+class Run(Protocol):
+    """What has recorded weights at some times: a `Descent` or a `Flow`."""
+
+    @property
+    def weights(self) -> Any:
+        """The weights at the recorded times."""
+        ...
+
+    @property
+    def times(self) -> Any:
+        """The recorded times."""
+        ...

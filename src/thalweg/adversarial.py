@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, ScalarLike
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, is_traced, require_count, require_positive
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
@@ -49,6 +50,7 @@ class Saddle(NamedTuple):
     direction: Weights
 
 
+@checked
 def diverging(
     depth: int,
     width: int,
@@ -74,6 +76,7 @@ def diverging(
     return Trap(eye, tuple(eye.at[0, 0].set(entry) for entry in entries))
 
 
+@checked
 def divergence_factor(depth: int, learning_rate: ScalarLike, margin: ScalarLike) -> Scalar:
     """How far `diverging` must be from balanced.
 
@@ -103,6 +106,7 @@ def divergence_factor(depth: int, learning_rate: ScalarLike, margin: ScalarLike)
     return jnp.max(jnp.stack(candidates)) * (1 + 1e-9)
 
 
+@checked
 def stalling(depth: int, target: Any) -> Trap:
     """A balanced start without deficiency margin where descent stalls (arora2019:claim5).
 
@@ -128,6 +132,7 @@ def stalling(depth: int, target: Any) -> Trap:
     return Trap(symmetric, (jnp.eye(phi.shape[0]),) * depth)
 
 
+@checked
 def sharp_saddle(network: LinearNetwork, problem: AbstractProblem, curvature: ScalarLike) -> Saddle:
     """Weights where a linear network's loss curves down as sharply as asked (elkabetz2021:prop6).
 
@@ -154,6 +159,7 @@ def sharp_saddle(network: LinearNetwork, problem: AbstractProblem, curvature: Sc
     return Saddle((first, second, *through), direction)
 
 
+@checked
 def rescaled_saddle(
     network: AbstractNetwork, problem: AbstractProblem, weights: Weights, factor: ScalarLike
 ) -> Saddle:
@@ -170,7 +176,7 @@ def rescaled_saddle(
     """
     _require_three_layers(network)
     require_positive("factor", factor)
-    network.check(weights)
+    factor = jnp.asarray(factor, float)
     arrays = tuple(jnp.asarray(array) for array in weights)
     outputs = network(arrays, problem.inputs)
     agreement = jnp.sum(problem.output_gradient(jnp.zeros_like(outputs)) * outputs)

@@ -16,7 +16,6 @@ are balanced with product A (arora2019, procedure 1; elkabetz2021, procedure 13)
 Scales and keys may be traced: `jax.vmap(lambda s, k: gaussian(network, s, key=k))(scales, keys)`.
 """
 
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -25,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
-from thalweg._checks import InputError, as_floating, is_traced
+from thalweg._arguments import checked
+from thalweg._checks import InputError, as_floating, chained, is_traced
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork, LinearNetwork, SharedNetwork
@@ -34,6 +34,7 @@ Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
 
 
+@checked
 def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
     """Independent entries from N(0, scale^2)."""
     _require_room(network)
@@ -45,6 +46,7 @@ def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     )
 
 
+@checked
 def balanced(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
     """Balanced weights whose product has independent entries from N(0, scale^2)."""
     _require_no_less("scale", scale, 0.0)
@@ -52,6 +54,7 @@ def balanced(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     return balanced_from(network, scale * jax.random.normal(key, (outputs, features)))
 
 
+@checked
 def balanced_from(network: AbstractNetwork, matrix: Any) -> Weights:
     """Balanced weights whose product is the given matrix; a vector means one output.
 
@@ -80,6 +83,7 @@ def balanced_from(network: AbstractNetwork, matrix: Any) -> Weights:
     )
 
 
+@checked
 def aligned(network: AbstractNetwork, norm: ScalarLike, cosine: ScalarLike, target: Any) -> Weights:
     """Balanced weights of one output whose product has a given norm and cosine to the target.
 
@@ -102,6 +106,7 @@ def aligned(network: AbstractNetwork, norm: ScalarLike, cosine: ScalarLike, targ
     return balanced_from(network, norm * (cosine * along + sine * across))
 
 
+@checked
 def residual(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
     """W_k = I + scale / sqrt(N d) N_k for N square layers of width d, with Gaussian N_k."""
     width = network.shapes[0][0]
@@ -115,6 +120,7 @@ def residual(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     return tuple(jnp.eye(width) + array for array in noise)
 
 
+@checked
 def identity(network: AbstractNetwork) -> Weights:
     """Ones on the diagonal of every layer, square or not, and zeros elsewhere."""
     _require_room(network)
@@ -123,6 +129,7 @@ def identity(network: AbstractNetwork) -> Weights:
     return tuple(jnp.eye(shape[0], shape[1]) for shape in network.shapes)
 
 
+@checked
 def xavier_uniform(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
     """Entries from U(+-sqrt(6 / (fan_in + fan_out))); biases, which are vectors, are zero.
 
@@ -134,6 +141,7 @@ def xavier_uniform(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
     return _uniform(network, bounds, key)
 
 
+@checked
 def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
     """Entries from U(+-1 / sqrt(fan_in)), as PyTorch's layers start.
 
@@ -147,6 +155,7 @@ def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
     return _uniform(network, bounds, key)
 
 
+@checked
 def one_zero_layer(weights: Weights, layer: int = -1) -> Weights:
     """The weights with one layer, the last unless its index is given, set to zero.
 
@@ -164,6 +173,7 @@ def one_zero_layer(weights: Weights, layer: int = -1) -> Weights:
     )
 
 
+@checked
 def nearest_balanced(weights: Weights) -> Weights:
     """Balanced weights of a linear network near the given ones.
 
@@ -175,7 +185,7 @@ def nearest_balanced(weights: Weights) -> Weights:
     are equal (elkabetz2021, lemma 31), and by vectors, if there is one output. Where both apply the
     nearer result is returned.
     """
-    layers = _matrices(weights)
+    layers = chained(weights)
     one_output = layers[-1].shape[0] == 1
     equal = all(layer.shape[0] == layer.shape[1] for layer in layers[:-1])
     if one_output and equal:
@@ -225,19 +235,6 @@ def _balanced_by_vectors(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 def _distance(weights: Weights, others: Weights) -> Float[Array, ""]:
     squares = [jnp.sum((one - other) ** 2) for one, other in zip(weights, others, strict=True)]
     return jnp.sqrt(sum(squares, jnp.zeros(())))
-
-
-def _matrices(weights: Weights) -> tuple[Layer, ...]:
-    layers = tuple(jnp.asarray(array) for array in weights)
-    chained = all(array.ndim == 2 for array in layers) and all(
-        upper.shape[1] == lower.shape[0] for lower, upper in pairwise(layers)
-    )
-    if not layers or not chained:
-        raise InputError(
-            "`weights` must be matrices that can be multiplied, first layer first, got shapes "
-            f"{[array.shape for array in layers]}."
-        )
-    return layers
 
 
 def _signed_svd(matrix: Layer) -> tuple[Layer, Float[Array, " values"], Layer]:

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError
+from thalweg._arguments import checked
+from thalweg._checks import InputError, chained
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork, LinearNetwork
@@ -35,18 +36,21 @@ Layer = Float[Array, "_ _"]
 _NUMBERS_AT_ONCE = 2**20  # how many weights `along` unpacks at a time: 8 MB
 
 
+@checked
 def imbalance(weights: Weights) -> tuple[Layer, ...]:
     """W_{j+1}^T W_{j+1} - W_j W_j^T of consecutive layers; all zero if balanced."""
-    layers = _matrices(weights)
+    layers = chained(weights)
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers))
 
 
+@checked
 def unbalancedness(weights: Weights) -> Scalar:
     """The largest nuclear norm of an imbalance (elkabetz2021, def. 30); zero for one layer."""
     norms = [jnp.linalg.norm(matrix, "nuc") for matrix in imbalance(weights)]
     return jnp.max(jnp.stack(norms)) if norms else jnp.zeros(())
 
 
+@checked
 def conserved(network: AbstractNetwork, weights: Weights) -> tuple[Layer, ...] | tuple[Scalar, ...]:
     """What the gradient flow of any loss keeps constant, without weight decay.
 
@@ -60,25 +64,29 @@ def conserved(network: AbstractNetwork, weights: Weights) -> tuple[Layer, ...] |
     return tuple(upper - lower for lower, upper in pairwise(squares))
 
 
+@checked
 def layer_norms(weights: Weights) -> Float[Array, " depth"]:
     """The Frobenius norm of each layer."""
     return jnp.stack([jnp.linalg.norm(jnp.ravel(array)) for array in weights])
 
 
+@checked
 def alignment(weights: Weights) -> Float[Array, " pairs"]:
     """<v_{k+1}, u_k>^2 for each pair of consecutive layers, first pair first."""
-    parts = [jnp.linalg.svd(layer, full_matrices=False) for layer in _matrices(weights)]
+    parts = [jnp.linalg.svd(layer, full_matrices=False) for layer in chained(weights)]
     cosines = [jnp.vdot(upper[2][0], lower[0][:, 0]) for lower, upper in pairwise(parts)]
     return jnp.stack(cosines) ** 2 if cosines else jnp.zeros(0)
 
 
+@checked
 def distance_from_rank_one(weights: Weights) -> Float[Array, " depth"]:
     """|W_k|_F^2 - |W_k|_2^2 per layer: the squared distance to the nearest matrix of rank one."""
     # As a sum over the other singular values, because the difference would cancel.
-    values = [jnp.linalg.svd(layer, compute_uv=False) for layer in _matrices(weights)]
+    values = [jnp.linalg.svd(layer, compute_uv=False) for layer in chained(weights)]
     return jnp.stack([jnp.sum(each[1:] ** 2) for each in values])
 
 
+@checked
 def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
     """sigma_min(target) - |matrix - target|_F (arora2019, def. 2): positive where it has a margin.
 
@@ -88,6 +96,11 @@ def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
 
     which keeps its digits for small w.
     """
+    if matrix.shape != target.shape:
+        raise InputError(
+            f"`matrix` must have the shape of `target`, {target.shape}, got {matrix.shape}; is one "
+            "of them transposed?"
+        )
     gap = jnp.linalg.norm(matrix - target)
     if min(target.shape) > 1:
         return jnp.linalg.svd(target, compute_uv=False)[-1] - gap
@@ -96,6 +109,7 @@ def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
     return jnp.where(sizes > 0, excess / jnp.where(sizes > 0, sizes, 1), 0)
 
 
+@checked
 def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
     """|W_N ... W_1 - M*|_F, with the least-squares minimiser M* of least norm."""
     network, problem = objective.network, objective.problem
@@ -112,6 +126,7 @@ def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
     return jnp.linalg.norm(network.end_to_end(weights) - problem.minimiser)
 
 
+@checked
 def least_loss(objective: Objective) -> float:
     """The least loss over all weights; NaN where it is not known.
 
@@ -133,6 +148,7 @@ def least_loss(objective: Objective) -> float:
     )
 
 
+@checked
 def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
     """A function of a point, at each point that a run has recorded.
 
@@ -160,13 +176,3 @@ def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
 
     results = jax.jit(everywhere)(points)
     return jax.tree.map(lambda array: np.asarray(array).reshape(*lead, *array.shape[1:]), results)
-
-
-def _matrices(weights: Weights) -> tuple[Layer, ...]:
-    layers = tuple(jnp.asarray(array) for array in weights)
-    if any(layer.ndim != 2 for layer in layers):
-        raise InputError(
-            "`weights` must be the matrices of one linear network, got shapes "
-            f"{[layer.shape for layer in layers]}; map over more with `along` or `jax.vmap`."
-        )
-    return layers

@@ -9,11 +9,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError, as_floating, is_traced
+from thalweg._arguments import checked
+from thalweg._checks import InputError, as_floating, described, is_traced
 from thalweg._typing import Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
@@ -31,6 +31,7 @@ class Objective(eqx.Module):
     problem: AbstractProblem
     _weight_decay: Scalar | None  # None where there is none, so that nobody pays for a zero
 
+    @checked
     def __init__(self, network: AbstractNetwork, problem: AbstractProblem, weight_decay: Any = 0.0):
         """Take a network and a problem that fit, and lambda of the term lambda / 2 |weights|^2."""
         self.network = network
@@ -43,6 +44,7 @@ class Objective(eqx.Module):
         """Lambda of the term lambda / 2 |weights|^2."""
         return jnp.zeros(()) if self._weight_decay is None else self._weight_decay
 
+    @checked
     def __call__(self, weights: Weights) -> Scalar:
         """The value f(weights)."""
         weights = self._of_one_network(weights)
@@ -52,6 +54,7 @@ class Objective(eqx.Module):
             loss = self._sample_loss(weights)
         return self._with_decay(loss, weights)
 
+    @checked
     def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
         """The value and the gradient at once, which costs little more than the gradient."""
         weights = self._of_one_network(weights)
@@ -63,6 +66,7 @@ class Objective(eqx.Module):
             value, slopes = jax.value_and_grad(self._sample_loss)(weights)
         return self._with_decay(value, weights), self._with_decay_slope(slopes, weights)
 
+    @checked
     def gradient(self, weights: Weights) -> Weights:
         """The gradient, in the shape of the weights."""
         return self.value_and_gradient(weights)[1]
@@ -82,6 +86,7 @@ class Objective(eqx.Module):
         value = jax.vmap(self._with_decay, in_axes=(0, -1))(value, weights)
         return value, self._with_decay_slope(slopes, weights)
 
+    @checked
     def hvp(self, weights: Weights, direction: Weights) -> Weights:
         """The Hessian at the weights, applied to a direction of the same shapes."""
         point = self._of_one_network(weights)
@@ -92,6 +97,7 @@ class Objective(eqx.Module):
         )
         return jax.jvp(self.gradient, (point,), (tangent,))[1]
 
+    @checked
     def hessian(self, weights: Weights) -> Float[Array, "size size"]:
         """The dense Hessian: layers one after the other, each row by row."""
         size = self.network.size
@@ -110,15 +116,7 @@ class Objective(eqx.Module):
 
     def _of_one_network(self, weights: Weights, name: str = "weights") -> Weights:
         """The weights as floating JAX arrays; a batch is refused, for it would be summed over."""
-        self.network.check(weights)
-        for layer, (array, shape) in enumerate(
-            zip(weights, self.network.shapes, strict=True), start=1
-        ):
-            if np.shape(array) != shape:
-                raise InputError(
-                    f"`{name}` must be those of one network: layer {layer} has shape "
-                    f"{np.shape(array)}, expected {shape}; wrap the call in jax.vmap for a batch."
-                )
+        self.network.check(weights, name=name, many=False)
         return tuple(jnp.asarray(array, jnp.result_type(array, float)) for array in weights)
 
     def _sample_loss(self, weights: Weights) -> Scalar:
@@ -149,7 +147,7 @@ def _checked_decay(weight_decay: Any) -> Scalar | None:
         return None
     decay = as_floating("weight_decay", weight_decay)
     if decay.shape != () or (not is_traced(decay) and decay < 0):
-        raise InputError(f"`weight_decay` must be one number >= 0, got {weight_decay}.")
+        raise InputError(f"`weight_decay` must be one number >= 0, got {described(weight_decay)}.")
     return decay
 
 

@@ -34,6 +34,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
+from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg.quantities import NEVER, NO_RUN, PHASES, QUANTITIES
 
@@ -72,6 +73,7 @@ FLAGS = QUANTITIES["phase"].attrs
 _PER_RUN = (("minimum", np.nan), ("learning_rate", np.nan))
 
 
+@checked
 def classify(
     loss: Float[np.ndarray, "*runs records"],
     minimum: Any,
@@ -122,6 +124,7 @@ def classify(
     return phase.reshape(runs)
 
 
+@checked
 def classified(runs: xr.Dataset) -> xr.DataArray:
     """The phases of a sweep, with their meanings as attributes (`flag_values`, `flag_meanings`).
 

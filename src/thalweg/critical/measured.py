@@ -7,8 +7,9 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from thalweg._checks import InputError, as_floating, require_positive
-from thalweg._typing import Weights
+from thalweg._arguments import checked
+from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._typing import ManyWeights, Weights
 from thalweg.critical.predictions import Prediction, predictions
 from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
@@ -95,14 +96,15 @@ class CriticalLearningRate(eqx.Module):
         }
 
 
+@checked
 def critical_learning_rate(
     objective: Objective,
-    weights: Weights,
+    weights: ManyWeights,
     *,
-    steps: Any = None,
-    time: Any = None,
+    steps: int | None = None,
+    time: float | None = None,
     share: float = 0.01,
-    minimum: Any = None,
+    minimum: float | None = None,
     precision: float = 0.02,
     candidates: int = 8,
     around: float | None = None,
@@ -133,6 +135,7 @@ def critical_learning_rate(
     """
     if not precision >= _FINEST:
         raise InputError(f"`precision` must be at least {_FINEST:g}, got {precision:g}.")
+    candidates = require_count("candidates", candidates)
     batch, starts = _starts(objective, weights)
     criterion = criterion_of(objective, share, minimum, steps, time)
     if around is None:
@@ -151,7 +154,7 @@ def critical_learning_rate(
 
 def _starts(objective: Objective, weights: Weights) -> tuple[tuple[int, ...], Weights]:
     """The batch's shape, and the starts along one axis."""
-    arrays = tuple(np.asarray(as_floating("weights", array)) for array in weights)
+    arrays = tuple(np.asarray(array) for array in finite_weights(weights))
     objective.network.check(arrays)
     pairs = list(zip(arrays, objective.network.shapes, strict=True))
     leading = {array.shape[: array.ndim - len(shape)] for array, shape in pairs}

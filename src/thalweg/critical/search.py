@@ -53,7 +53,7 @@ class Criterion(eqx.Module):
         if self.steps is not None:
             return np.full(rates.shape, self.steps)
         assert self.time is not None
-        return np.maximum(np.ceil(self.time / rates - 1e-9), 1).astype(int)
+        return np.clip(np.ceil(self.time / rates - 1e-9), 1, 2.0**62).astype(int)
 
     def target(self, loss: Any) -> float:
         """The loss that a run from a start with this loss is to fall to."""

@@ -39,6 +39,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, ScalarLike
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, linear_network, spectral_norm
@@ -180,6 +181,7 @@ def objective_rounding(
     )
 
 
+@checked
 def ball_bounds(objective: Objective, weights: Weights, radius: ScalarLike) -> BallBounds:
     """Bounds on the ball of this radius around the weights, for a linear network on any problem."""
     centre = BallCentre.at(objective, weights)

@@ -37,6 +37,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, ScalarLike
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import loss_bounds
@@ -63,6 +64,7 @@ class Bounds(NamedTuple):
     sharper: Scalar
 
 
+@checked
 def smallest_eigenvalue_bounds(objective: Objective, weights: Weights) -> Bounds:
     """Lower bounds on the smallest eigenvalue of the Hessian.
 
@@ -90,6 +92,7 @@ def smallest_eigenvalue_bounds(objective: Objective, weights: Weights) -> Bounds
     )
 
 
+@checked
 def flow_eigenvalue_bound(
     objective: Objective, weights: Weights, start_radius: ScalarLike
 ) -> Scalar:
@@ -128,6 +131,7 @@ def flow_eigenvalue_bound(
     return -common * (spectral_norm(product) ** power + unbalanced)
 
 
+@checked
 def shallow_eigenvalue_bound(objective: Objective) -> Scalar:
     """A lower bound on the smallest eigenvalue at all weights of a network with two layers.
 
@@ -154,6 +158,7 @@ def shallow_eigenvalue_bound(objective: Objective) -> Scalar:
     return objective.weight_decay - steepest * factor * mean
 
 
+@checked
 def gradient_norm_bounds(objective: Objective, weights: Weights) -> Bounds:
     """Upper bounds on the norm of the gradient of a linear network (elkabetz2021:lem62)."""
     network = linear_network(objective, "`gradient_norm_bounds`")
@@ -165,6 +170,7 @@ def gradient_norm_bounds(objective: Objective, weights: Weights) -> Bounds:
     return Bounds(slope * largest + decay, slope * each + decay)
 
 
+@checked
 def hessian_norm_bounds(objective: Objective, weights: Weights) -> Bounds:
     """Upper bounds on the spectral norm of the Hessian of a linear network (elkabetz2021:lem62)."""
     network = linear_network(objective, "`hessian_norm_bounds`")

@@ -15,11 +15,11 @@ stand for that distribution [ubaru2017]. Re-orthogonalisation keeps copies of ei
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from thalweg._checks import require_count, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import finite_weights, require_count, require_positive
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Product
 from thalweg.curvature.spectrum import hessian_product
@@ -57,14 +57,15 @@ class SpectralDensity(NamedTuple):
         return bells @ self.weights.ravel()
 
 
+@checked
 def spectral_density(
     objective: Objective, weights: Weights, *, probes: int = 8, steps: int = 64, seed: int = 0
 ) -> SpectralDensity:
     """The distribution of the Hessian's eigenvalues; costs probes x steps products."""
-    objective.network.check(weights)
+    point = finite_weights(weights)
     probes, steps = require_count("probes", probes), require_count("steps", steps)
-    point = tuple(jnp.asarray(array) for array in weights)
-    size, random = objective.network.size, np.random.default_rng(seed)
+    size = objective.network.size
+    random = np.random.default_rng(require_count("seed", seed, least=0))
     steps = min(steps, size)
     nodes, shares, matvecs = np.zeros((probes, steps)), np.zeros((probes, steps)), 0
     for probe in range(probes):

@@ -38,6 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import (
@@ -60,6 +61,7 @@ OutputRows = Float[Array, "samples outputs"]
 _ROWS_AT_ONCE = 256  # of the Hessian, so that the samples' share of memory stays below its own
 
 
+@checked
 def linear_hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"]:
     """The dense Hessian of a linear network, on any problem."""
     network = linear_network(objective, "`linear_hessian`")
@@ -75,6 +77,7 @@ def linear_hessian(objective: Objective, weights: Weights) -> Float[Array, "size
     return hessian + objective.weight_decay * jnp.eye(network.size, dtype=hessian.dtype)
 
 
+@checked
 def linear_form(objective: Objective, weights: Weights, direction: Weights) -> Scalar:
     """<d, H d> of a linear network on any problem [elkabetz2021, lem. 5]."""
     network = linear_network(objective, "`linear_form`")
@@ -95,6 +98,7 @@ def linear_form(objective: Objective, weights: Weights, direction: Weights) -> S
     return loss + 2 * jnp.sum(problem.gradient(product) * second) + _decay_form(objective, changes)
 
 
+@checked
 def region_form(objective: Objective, weights: Weights, direction: Weights) -> Scalar:
     """<d, H d> of a network with a two-slope activation, on the region of the weights.
 
@@ -125,6 +129,7 @@ def region_form(objective: Objective, weights: Weights, direction: Weights) -> S
     return loss + mixed + _decay_form(objective, changes)
 
 
+@checked
 def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: float = 1e-6) -> Scalar:
     """The largest eigenvalue of the Hessian at a minimiser, by an eigenproblem of the input's size.
 

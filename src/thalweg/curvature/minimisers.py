@@ -39,6 +39,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import scipy
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import (
@@ -85,6 +86,7 @@ class LeastSharpness(NamedTuple):
     first_norm: Scalar
 
 
+@checked
 def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two stronger)."""
     network, problem = _scalar_regression(objective)
@@ -100,6 +102,7 @@ def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     )
 
 
+@checked
 def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> LayerwiseBounds:
     """Lower bounds on the sharpness of this minimiser (marion2024:thm2 a, and two others)."""
     network, problem = _scalar_regression(objective)
@@ -115,6 +118,7 @@ def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> Layerw
     )
 
 
+@checked
 def posterior_sharpness_bound(objective: Objective, weights: Weights) -> Scalar:
     """An upper bound on the sharpness of this minimiser: 2 scale M sum_k |P_k|^2 |q_k|^2.
 
@@ -127,6 +131,7 @@ def posterior_sharpness_bound(objective: Objective, weights: Weights) -> Scalar:
     return 2 * problem.scale * problem.spectrum[-1] * jnp.sum(jnp.stack(factors))
 
 
+@checked
 def small_start_sharpness_bounds(objective: Objective) -> SmallStartBounds:
     """Upper bounds on the sharpness of the limit of a flow from a small start (marion2024:cor3).
 
@@ -145,6 +150,7 @@ def small_start_sharpness_bounds(objective: Objective) -> SmallStartBounds:
     return SmallStartBounds(common * 4 * size**power, common * (2 * size) ** power)
 
 
+@checked
 def balanced_sharpness(objective: Objective) -> Scalar:
     """The sharpness of the balanced minimisers of rank one, which flows from zero tend to.
 
@@ -156,6 +162,7 @@ def balanced_sharpness(objective: Objective) -> Scalar:
     return _chain_sharpness(network, problem, lift)
 
 
+@checked
 def least_sharpness(objective: Objective) -> LeastSharpness:
     """The sharpness of the flattest of all minimisers, by minimising a convex function."""
     network, problem = _scalar_regression(objective)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
-from thalweg._typing import Weights
+from thalweg._typing import ManyWeights, Run, Weights
 from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.objective import Objective
@@ -38,25 +39,30 @@ class SpectrumPath(NamedTuple):
     matvecs: Int[np.ndarray, "*batch times"]
 
 
+@checked
 def spectrum_along(
-    objective: Objective, weights: Weights, *, tolerance: float = 1e-6
+    objective: Objective,
+    weights: ManyWeights | Run,
+    *,
+    tolerance: float = 1e-6,
 ) -> SpectrumPath:
-    """Both ends of the Hessian's spectrum at many points, e.g. at `run.weights`.
+    """Both ends of the Hessian's spectrum at many points, such as those of a run.
 
     Args:
         objective: what is differentiated twice.
-        weights: the points; axes in front of the layers' own are kept, and the last of them is
-            taken to be time.
+        weights: a run that kept its weights, or the points themselves; axes in front of the layers'
+            own are kept, and the last of them is taken to be time.
         tolerance: the error that is asked for, as a part of the spectral norm.
     """
     require_positive("tolerance", tolerance)
     shapes = objective.network.shapes
-    objective.network.check(weights)
-    leading = np.shape(weights[0])[: np.ndim(weights[0]) - len(shapes[0])]
+    given = weights.weights if isinstance(weights, Run) else weights
+    objective.network.check(given)
+    leading = np.shape(given[0])[: np.ndim(given[0]) - len(shapes[0])]
     if not leading:
         raise InputError("`weights` must have a leading axis of points; one point has `sharpness`.")
     points = tuple(
-        np.asarray(array).reshape(-1, *shape) for array, shape in zip(weights, shapes, strict=True)
+        np.asarray(array).reshape(-1, *shape) for array, shape in zip(given, shapes, strict=True)
     )
     small = objective.network.size <= _SMALL
     rows = (

@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, products_without_two, spectral_norm
@@ -55,31 +56,31 @@ class BoundaryDistance(NamedTuple):
     upper: Scalar
 
 
+@checked
 def activation_pattern(
     network: AbstractNetwork, weights: Weights, x: Inputs
 ) -> tuple[Bool[Array, "samples _"], ...]:
     """Which pre-activations are positive, for each hidden layer, sample and unit."""
-    layers, network = _layers(network)
-    network.check(weights)
+    layers, network = _layers(network, x)
     return tuple(z > 0 for z, _ in _pre_activations(layers, network, weights, x))
 
 
+@checked
 def is_regular(network: AbstractNetwork, weights: Weights, x: Inputs) -> Bool[Array, ""]:
     """Whether no feasible pre-activation is zero, so that the loss is smooth around the weights."""
-    layers, network = _layers(network)
-    network.check(weights)
+    layers, network = _layers(network, x)
     hidden = _pre_activations(layers, network, weights, x)
     return jnp.all(jnp.stack([jnp.all((z != 0) | ~feasible) for z, feasible in hidden] or [True]))
 
 
+@checked
 def distance_to_boundary(network: AbstractNetwork, weights: Weights, x: Inputs) -> BoundaryDistance:
     """Bounds on the Euclidean distance in weight space to the nearest sign change on the samples.
 
     Both are exact but for rounding: between the weights and any others within `lower` no
     pre-activation changes its sign, and there are weights at the distance `upper` where one does.
     """
-    layers, network = _layers(network)
-    network.check(weights)
+    layers, network = _layers(network, x)
     weights = tuple(jnp.asarray(array) for array in weights)
     x = jnp.asarray(x)
     if network.depth == 1:  # no activation, no boundary
@@ -124,8 +125,15 @@ def _largest(holds: Callable[[Scalar], Bool[Array, ""]], limit: Scalar) -> Scala
     return jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(limit), limit))[0]
 
 
-def _layers(network: AbstractNetwork) -> tuple[tuple[AbstractLayer, ...], TwoSlopeNetwork]:
-    """The linear maps of a network, and the network itself if it has a two-slope activation."""
+def _layers(
+    network: AbstractNetwork, x: Inputs
+) -> tuple[tuple[AbstractLayer, ...], TwoSlopeNetwork]:
+    """The linear maps of a network that takes x, and the network itself with its activation."""
+    if x.shape[1] != network.features:
+        raise InputError(
+            f"`x` must have one column for each of the network's {network.features} inputs, got "
+            f"shape {x.shape}."
+        )
     if isinstance(network, SharedNetwork):
         return network.layers, network
     if isinstance(network, HomogeneousNetwork):

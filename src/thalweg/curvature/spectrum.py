@@ -17,7 +17,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError, require_count, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import InputError, finite_weights, require_count, require_positive
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Pairs, Product, extreme_pairs
 from thalweg.curvature.forms import linear_hessian
@@ -60,6 +61,7 @@ class Extremes(NamedTuple):
 Known: TypeAlias = Extremes | Sequence[Extremes] | None
 
 
+@checked
 def sharpness(
     objective: Objective,
     weights: Weights,
@@ -72,6 +74,7 @@ def sharpness(
     return _ends(objective, weights, 1, "largest", tolerance, method, start, _MATVECS).largest[0]
 
 
+@checked
 def smallest_eigenvalue(
     objective: Objective,
     weights: Weights,
@@ -84,6 +87,7 @@ def smallest_eigenvalue(
     return _ends(objective, weights, 1, "smallest", tolerance, method, start, _MATVECS).smallest[0]
 
 
+@checked
 def extreme_eigenvalues(
     objective: Objective,
     weights: Weights,
@@ -120,7 +124,7 @@ def _ends(
     max_matvecs: int,
 ) -> Extremes:
     """Both ends where they come for nothing; else those that are sought, and no others."""
-    objective.network.check(weights)
+    point = finite_weights(weights)
     k = require_count("k", k)
     require_positive("tolerance", tolerance)
     size = objective.network.size
@@ -133,12 +137,12 @@ def _ends(
             f"`method` 'dense' must fit in memory: this network has {size} weights and the limit "
             f"is {DENSE_LIMIT}; use 'davidson'."
         )
-    point = tuple(jnp.asarray(array) for array in weights)
     if method == "dense" or (method == "auto" and size <= DENSE_SIZE):
         return _dense(objective, point, k)
     return _by_products(objective, point, k, ends, tolerance, start, max_matvecs)
 
 
+@checked
 def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " size"]:
     """All eigenvalues of the Hessian, ascending: the last one is the sharpness.
 

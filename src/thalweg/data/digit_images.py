@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, require_count
 from thalweg.data.table import Labelled
 
@@ -31,6 +32,7 @@ _FOLDERS = (".", "mnist", "MNIST/raw")  # the last is where torchvision puts the
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
+@checked
 def mnist(
     path: str | PathLike[str] | None = None,
     images: int | Sequence[int] | np.ndarray | None = None,

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, require_count
 from thalweg._sizes import require_memory
 
@@ -34,6 +35,7 @@ class LinearData(NamedTuple):
     w_star: Float[Array, " features"] | Float[Array, "outputs features"]
 
 
+@checked
 def gaussian_regression(
     key: PRNGKeyArray, samples: int = 50, features: int = 5, noise: ScalarLike = 1.0
 ) -> LinearData:
@@ -50,6 +52,7 @@ def gaussian_regression(
     )
 
 
+@checked
 def conditioned_regression(
     key: PRNGKeyArray,
     samples: int,

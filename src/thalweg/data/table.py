@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 
 
@@ -31,6 +32,7 @@ class Labelled(NamedTuple):
     labels: Int[Array, " samples"]
 
 
+@checked
 def from_csv(path: str | PathLike[str], target: str | Sequence[str]) -> Table:
     """Read a CSV file with a line of column names; the named columns are targets, the rest inputs.
 

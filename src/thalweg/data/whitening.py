@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, is_traced, samples
 from thalweg._typing import Matrix, Scalar
 
@@ -60,6 +61,7 @@ class NormalisedLabels(NamedTuple):
     factor: Scalar
 
 
+@checked
 def whiten(x: Any) -> Whitened:
     """Whiten rows without centring them; directions without data are dropped and counted.
 
@@ -81,6 +83,7 @@ def whiten(x: Any) -> Whitened:
     return Whitened(rows @ transformation.T, jnp.asarray(transformation))
 
 
+@checked
 def normalise_labels(x: Any, y: Any) -> NormalisedLabels:
     """Divide targets by |Y^T X / n|_F, the norm of their cross moment with (whitened) inputs."""
     rows, targets = samples(x), as_floating("y", y)

@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
-from thalweg._checks import InputError, as_floating, require_count, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import InputError, as_array, finite_weights, require_count, require_positive
 from thalweg._sizes import compiling_seconds, computing_seconds, require_time
-from thalweg._typing import Weights
+from thalweg._typing import ManyWeights, Weights
 from thalweg.dynamics.batch import (
     Observe,
     Progress,
@@ -68,7 +69,7 @@ class Descent(AbstractTrajectory):
 
     @override
     def at(self, times: Any) -> "Descent":
-        index = self._records_at(np.asarray(times, dtype=float))
+        index = self._records_at(np.atleast_1d(as_array("times", times)).astype(float))
         axis = self.learning_rate.ndim
         chosen = (
             self.steps[index],
@@ -103,9 +104,10 @@ def nothing(weights: Weights) -> tuple[()]:
     return ()
 
 
+@checked
 def descend(
     objective: Objective,
-    weights: Weights,
+    weights: ManyWeights,
     *,
     learning_rate: Any,
     steps: Any,
@@ -163,7 +165,7 @@ def _side_by_side(
     objective: Objective, weights: Weights, learning_rate: Any
 ) -> tuple[tuple[int, ...], Recorded, Float[np.ndarray, " runs"]]:
     """The batch's shape, and its starts and learning rates along one axis of runs."""
-    arrays = tuple(np.asarray(as_floating("weights", array)) for array in weights)
+    arrays = tuple(np.asarray(array) for array in finite_weights(weights))
     objective.network.check(arrays)
     rates = np.asarray(learning_rate, dtype=arrays[0].dtype)
     leading = [
@@ -180,6 +182,8 @@ def _side_by_side(
             f"{leading[0]} of the weights; for a grid give learning_rate[:, None]."
         ) from error
     runs = prod(batch)
+    if not runs:
+        raise InputError(f"There must be at least one run, got the batch axes {batch}.")
     starts = tuple(
         np.broadcast_to(array, (*batch, *shape)).reshape(runs, *shape)
         for array, shape in zip(arrays, objective.network.shapes, strict=True)

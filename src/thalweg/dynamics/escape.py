@@ -19,7 +19,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from typing_extensions import override
 
-from thalweg._checks import InputError, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.adaptive import FlatObjective
 from thalweg.dynamics.flow import Flow
@@ -44,6 +45,7 @@ class Escape(Flow):
         )
 
 
+@checked
 def escape(
     objective: Objective, weights: Weights, *, gradient: float = 1e-2, rtol: float = 1e-11
 ) -> Escape:
@@ -66,8 +68,7 @@ def escape(
 
     for name, value in (("gradient", gradient), ("rtol", rtol)):
         require_positive(name, value)
-    start = tuple(jnp.asarray(array) for array in weights)
-    objective.network.check(start)
+    start = finite_weights(weights)
     # Arrays of one type, so that both runs share what is compiled.
     tolerance, tighter, grown, never = np.asarray([rtol, _COMPANION * rtol, gradient, np.inf])
     run, unit = _follow(objective, start, *map(jnp.asarray, (tolerance, grown, never)))

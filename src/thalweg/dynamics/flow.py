@@ -31,9 +31,10 @@ from jaxtyping import Float, Int
 from threadpoolctl import ThreadpoolController
 from typing_extensions import override
 
-from thalweg._checks import InputError, as_floating, require_count, require_finite
+from thalweg._arguments import checked
+from thalweg._checks import InputError, as_array, finite_weights, require_count, require_finite
 from thalweg._sizes import require_memory
-from thalweg._typing import Weights
+from thalweg._typing import ManyWeights, Weights
 from thalweg.dynamics.integration import FlowError as FlowError
 from thalweg.dynamics.integration import Integrated, Method, Task, solve
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
@@ -105,10 +106,11 @@ class Flow(AbstractTrajectory):
         )
 
 
+@checked
 def flow(
     objective: Objective,
-    weights: Weights,
-    time: Any = None,
+    weights: ManyWeights,
+    time: float | None = None,
     times: Any = None,
     *,
     rtol: float = 1e-8,
@@ -220,7 +222,7 @@ def _batched(
     objective: Objective, weights: Weights, times: Float[np.ndarray, "*given times"]
 ) -> tuple[Recorded, Float[np.ndarray, "*batch times"]]:
     """The starts and times, each with the batch axes of both."""
-    arrays = tuple(as_floating(f"weights[{j}]", array) for j, array in enumerate(weights))
+    arrays = finite_weights(weights)
     objective.network.check(arrays)
     shapes = objective.network.shapes
     batches = {a.shape[: a.ndim - len(s)] for a, s in zip(arrays, shapes, strict=True)}
@@ -246,12 +248,12 @@ def _output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:
         raise InputError("`flow` needs either `time`, the horizon, or `times`, what to record.")
     if times is None:
         return np.linspace(0.0, _positive("time", time), DEFAULT_OUTPUTS)
-    array = np.asarray(times, dtype=float)
+    array = np.asarray(as_array("times", times), float)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise InputError(
             f"`times` must hold at least one time, got shape {array.shape}; a horizon is `time`."
         )
-    require_finite("times", jnp.asarray(array))
+    require_finite("times", jnp.asarray(array), "the times to record are numbers")
     if np.any(array < 0) or np.any(np.diff(array, axis=-1) <= 0):
         raise InputError(
             "`times` must increase and not be negative; the start is at time 0, and a flow is not "
@@ -268,8 +270,8 @@ def _tolerances(rtol: float, atol: float) -> tuple[float, float]:
     return float(rtol), _positive("atol", atol)
 
 
-def _positive(name: str, value: Any) -> float:
-    if np.ndim(value) != 0 or not 0 < value < np.inf:
+def _positive(name: str, value: float) -> float:
+    if not 0 < value < np.inf:
         raise InputError(f"`{name}` must be one positive, finite number, got {value}.")
     return float(value)
 

@@ -12,6 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg.objective import Objective
 
@@ -37,6 +38,7 @@ class AbstractTrajectory(eqx.Module):
         return tuple(np.take(array, -1, axis=axis) for array in self.weights)
 
 
+@checked
 def distance(
     run: AbstractTrajectory, other: AbstractTrajectory
 ) -> Float[np.ndarray, "*batch times"]:

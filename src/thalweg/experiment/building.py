@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from thalweg import data, initialisation
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
@@ -54,6 +55,7 @@ class _Samples(NamedTuple):
     y: Any
 
 
+@checked
 def objective(experiment: Experiment, folder: Path | None = None) -> Objective:
     """The network on its problem.
 
@@ -80,6 +82,7 @@ def finite_start(experiment: Experiment, objective: Objective) -> Weights:
     return weights
 
 
+@checked
 def start(experiment: Experiment, objective: Objective) -> Weights:
     """The weights that all runs start from."""
     network, settings = objective.network, experiment.start
@@ -98,6 +101,7 @@ def start(experiment: Experiment, objective: Objective) -> Weights:
             return initialisation.identity(network)
 
 
+@checked
 def case(
     experiment: Experiment,
     learning_rate: float | None = None,

@@ -15,7 +15,8 @@ import tomlkit
 from pydantic import BaseModel, ValidationError
 from tomlkit.items import Table
 
-from thalweg._checks import InputError
+from thalweg._arguments import checked
+from thalweg._checks import InputError, described
 from thalweg.experiment import settings as parts
 from thalweg.experiment.settings import Experiment
 
@@ -24,6 +25,7 @@ _KINDS = {f"{table}.{field}" for table, (field, _) in _CHOICES.items()}
 """The tables of which there are several kinds, and the field that tells them apart."""
 
 
+@checked
 def read(path: str | Path) -> Experiment:
     """The experiment that a file describes."""
     try:
@@ -37,6 +39,7 @@ def read(path: str | Path) -> Experiment:
     return from_toml(text, str(path))
 
 
+@checked
 def from_toml(text: str, place: str = "The experiment") -> Experiment:
     """The experiment that a text describes; `place` is what errors call it."""
     try:
@@ -46,14 +49,16 @@ def from_toml(text: str, place: str = "The experiment") -> Experiment:
     return from_values(values, place)
 
 
+@checked
 def from_values(values: Mapping[str, Any], place: str = "The experiment") -> Experiment:
     """The experiment with these values, given as nested tables."""
     try:
         return Experiment.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError(f"{place}: {_sentence(error, values)}") from error
+        raise refusal(place, error, values, Experiment) from error
 
 
+@checked
 def changed(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """The experiment with some fields changed, named like "network.depth".
 
@@ -77,6 +82,7 @@ def changed(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     return from_values(values)
 
 
+@checked
 def moved(experiment: Experiment, before: Path, after: Path) -> Experiment:
     """The experiment with paths to its data that start from another folder.
 
@@ -100,6 +106,7 @@ _RIVALS = {
 }
 
 
+@checked
 def to_toml(experiment: Experiment, comments: bool = False) -> str:
     """The experiment as a file with all of its fields, with a comment beside each if asked for."""
     document = tomlkit.document()
@@ -162,22 +169,24 @@ def _plain(value: Any) -> Any:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def _sentence(error: ValidationError, values: Mapping[str, Any]) -> str:
+def refusal(
+    place: str, error: ValidationError, values: Mapping[str, Any], kind: type[BaseModel]
+) -> InputError:
     """The first thing that is wrong, in one sentence; how many others there are."""
     found = error.errors(include_url=False)
     # A misspelt field explains a missing one.
     found.sort(key=lambda each: each["type"] != "extra_forbidden")
-    first, more = _one_error(found[0], values), len(found) - 1
-    return first if not more else f"{first} ({more} more after this one.)"
+    first, more = _one_error(found[0], values, kind), len(found) - 1
+    return InputError(f"{place}: {first}{f' ({more} more after this one.)' if more else ''}")
 
 
-def _one_error(error: Any, values: Mapping[str, Any]) -> str:
+def _one_error(error: Any, values: Mapping[str, Any], kind: type[BaseModel]) -> str:
     place = _place(error["loc"])
-    name, got, context = _dotted(place), error["input"], error.get("ctx", {})
+    name, got, context = _dotted(place), _brief(error["input"]), error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
             table = place[0] if len(place) > 1 else ""
-            known = [each.rpartition(".")[2] for each in _known(str(table), values)]
+            known = _known(str(table), values) if kind is Experiment else kind.model_fields
             return f"`{name}` must not be set: it does not exist{_hint(str(place[-1]), known)}"
         case "union_tag_invalid":
             choice, kinds = _CHOICES[str(place[0])]
@@ -192,12 +201,20 @@ def _one_error(error: Any, values: Mapping[str, Any]) -> str:
             what = str(context["error"])
             return f"`{name}` {what}." if name else f"{what[0].upper()}{what[1:]}."
         case "model_type" | "model_attributes_type" | "dict_type":
-            return f"`{name}` must be a table of fields, got {got!r}."
+            return f"`{name}` must be a table of fields, got {got}."
         case "tuple_type":
-            return f"`{name}` must be a list, got {got!r}."
+            return f"`{name}` must be a list, got {got}."
         case _:
             what = error["msg"].replace("Input should be", "must be").replace("Tuple", "It")
-            return f"`{name}` {what[0].lower() + what[1:]}, got {got!r}."
+            return f"`{name}` {what[0].lower() + what[1:]}, got {got}."
+
+
+def _brief(value: Any) -> str:
+    """What was given, as it is written, but not all of what is long."""
+    if not isinstance(value, str | int | float | list | tuple | dict | None):
+        return described(value)
+    text = described(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
 def _place(location: Iterable[int | str]) -> list[int | str]:

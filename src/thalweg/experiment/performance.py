@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import ThreadpoolController
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import Weights
 from thalweg.curvature import spectrum_along
@@ -51,6 +52,7 @@ _COMPARED = (
 )
 
 
+@checked
 def perform(
     experiment: Experiment,
     folder: Path | None = None,

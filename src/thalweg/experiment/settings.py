@@ -7,7 +7,14 @@ default. Each description below is also the comment that `thalweg init` writes b
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -40,6 +47,18 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    def __init__(self, /, **values: Any):
+        """Take the fields by name; what they must be is refused in one sentence, as in a file."""
+        try:
+            self.__pydantic_validator__.validate_python(values, self_instance=self)
+        except ValidationError as error:
+            from thalweg.experiment.files import refusal  # which reads these very classes
+
+            raise refusal(type(self).__name__, error, values, type(self)) from None
+
+    # Without it pydantic would make the tables of a table by the above, one error in another.
+    __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 # --- data ----------------------------------------------------------------------------------------

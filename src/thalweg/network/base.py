@@ -4,10 +4,9 @@ from abc import abstractmethod
 from math import prod
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError
+from thalweg._checks import require_shapes
 from thalweg._typing import Weights
 
 
@@ -38,16 +37,6 @@ class AbstractNetwork(eqx.Module):
         """How many numbers are trained."""
         return sum(prod(shape) for shape in self.shapes)
 
-    def check(self, weights: Weights) -> None:
-        """Refuse weights whose shapes are not this network's; leading batch axes are allowed."""
-        if len(weights) != self.depth:
-            raise InputError(
-                f"`weights` must hold {self.depth} arrays, one per layer, got {len(weights)}."
-            )
-        for layer, (array, shape) in enumerate(zip(weights, self.shapes, strict=True), start=1):
-            got = np.shape(array)
-            if len(got) < len(shape) or got[len(got) - len(shape) :] != shape:
-                raise InputError(
-                    f"`weights` must fit the network: layer {layer} has shape {got}, expected "
-                    f"{shape}. Was the tuple given last layer first?"
-                )
+    def check(self, weights: Weights, *, name: str = "weights", many: bool = True) -> None:
+        """Refuse weights whose shapes are not this network's; batch axes are allowed if `many`."""
+        require_shapes(name, weights, self.shapes, many)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating
 from thalweg._typing import Scalar, Weights
 from thalweg.network.base import AbstractNetwork
@@ -25,6 +26,7 @@ class HomogeneousNetwork(AbstractNetwork):
     widths: tuple[int, ...] = eqx.field(static=True)
     slopes: tuple[Scalar, Scalar]
 
+    @checked
     def __init__(self, widths: Sequence[int], slopes: Sequence[float] = (1.0, 0.0)):
         """Take the widths d_0, ..., d_N, and the slopes above and below zero."""
         self.widths = chain_of_widths(widths)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, require_count
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
@@ -33,6 +34,7 @@ class LinearNetwork(AbstractNetwork):
     widths: tuple[int, ...] = eqx.field(static=True)
     readout: Float[Array, "last outputs"] | None
 
+    @checked
     def __init__(self, widths: Sequence[int], readout: Any = None):
         """Take the widths d_0, ..., d_N, and a fixed readout: a vector means one output."""
         self.widths = chain_of_widths(widths)

@@ -6,6 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import require_count
 from thalweg._typing import Weights
 from thalweg.network.base import AbstractNetwork
@@ -19,6 +20,7 @@ class Model(AbstractNetwork):
     features: int | None = eqx.field(static=True)
     outputs: int | None = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         apply: Callable[[Weights, Array], Array],

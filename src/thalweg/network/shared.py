@@ -30,7 +30,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from typing_extensions import override
 
-from thalweg._checks import InputError, require_count
+from thalweg._arguments import checked
+from thalweg._checks import InputError, described, require_count
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
 from thalweg.network.homogeneous import two_slope_activation, two_slopes
@@ -75,6 +76,7 @@ class Dense(AbstractLayer):
     features: int = eqx.field(static=True)
     outputs: int = eqx.field(static=True)
 
+    @checked
     def __init__(self, inputs: int, outputs: int):
         """Take how many numbers go in and come out."""
         self.features = require_count("inputs", inputs)
@@ -118,6 +120,7 @@ class Convolution(AbstractLayer):
     stride: tuple[int, int] = eqx.field(static=True)
     padding: tuple[int, int] = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         in_channels: int,
@@ -231,6 +234,7 @@ class Tied(AbstractLayer):
     size: int = eqx.field(static=True)
     most_tied: int = eqx.field(static=True)
 
+    @checked
     def __init__(self, pattern: Any):
         """Take a matrix of whole numbers: -1 for a zero, otherwise the coordinate that is there."""
         entries = _checked_pattern(pattern)
@@ -269,6 +273,7 @@ class SharedNetwork(AbstractNetwork):
     layers: tuple[AbstractLayer, ...]
     slopes: tuple[Scalar, Scalar]
 
+    @checked
     def __init__(self, layers: Sequence[AbstractLayer], slopes: Sequence[float] = (1.0, 0.0)):
         """Take the layers, first layer first, and the slopes above and below zero."""
         self.layers = _chained(layers)
@@ -322,7 +327,13 @@ def _pair(name: str, value: int | Sequence[int], least: int = 1) -> tuple[int, i
 
 
 def _checked_pattern(pattern: Any) -> Int[np.ndarray, "outputs features"]:
-    entries = np.asarray(pattern)
+    try:
+        entries = np.asarray(pattern)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "`pattern` must be a matrix (outputs x features) of whole numbers, got "
+            f"{described(pattern)}."
+        ) from error
     if entries.ndim != 2 or 0 in entries.shape or not np.issubdtype(entries.dtype, np.integer):
         raise InputError(
             "`pattern` must be a matrix (outputs x features) of whole numbers, got shape "

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError, class_labels, samples, signs
 from thalweg._typing import Matrix, Scalar
 from thalweg.problem.base import AbstractProblem, Inputs, MatrixLanes, Outputs, Rounding, units
@@ -42,6 +43,7 @@ class Classification(AbstractProblem):
     classes: int = eqx.field(static=True)
     loss: str = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         x: Any,

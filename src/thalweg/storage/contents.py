@@ -6,6 +6,7 @@ from typing import Any
 
 import zarr
 
+from thalweg._arguments import checked
 from thalweg.storage.files import LOCK, is_written_to, standing
 from thalweg.storage.sums import are_as_written
 
@@ -37,6 +38,7 @@ class Begun:
     command: str
 
 
+@checked
 def holds(folder: str | Path) -> str | None:
     """Of what a folder holds results, so that no command writes over those of another one.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.storage.blocks import BlockStore
@@ -17,6 +18,7 @@ FORMAT = 2
 """The attribute `format` of all results; counts up whenever names or meanings in them change."""
 
 
+@checked
 def open_results(path: str | Path) -> xr.Dataset:
     """What a run, a sweep or a study has written, read when it is looked at.
 
@@ -49,6 +51,7 @@ def open_whole(store: Path) -> xr.Dataset:
         raise InputError(f"The results in {store} cannot be read: {error}.") from error
 
 
+@checked
 def write_results(results: xr.Dataset, folder: Path) -> Path:
     """Write a dataset into a folder, whole or not at all; the path of the store."""
     store = folder / RESULTS

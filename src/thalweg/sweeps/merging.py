@@ -14,6 +14,7 @@ import xarray as xr
 import zarr
 from jaxtyping import Int
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg.quantities import stored_as
 from thalweg.storage import open_results
@@ -25,6 +26,7 @@ from thalweg.storage.layout import Layout, Window
 _SAME = ("experiment_digest", "fields", "computation")
 
 
+@checked
 def merge(first: str | Path, second: str | Path, out: str | Path) -> xr.Dataset:
     """Unite two sweeps of the same experiment, finished or not, in a new folder.
 

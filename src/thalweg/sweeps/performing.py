@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg._sizes import require_time
-from thalweg.experiment import Experiment, to_toml
+from thalweg.experiment import Experiment, read, to_toml
 from thalweg.storage import FORMAT, open_results, provenance
 from thalweg.storage.blocks import BlockStore
 from thalweg.storage.contents import MANIFEST, kind_of
@@ -33,8 +34,9 @@ _DIFFERENCES = {
 """What is in a folder whose identity differs in this, the most telling first."""
 
 
+@checked
 def sweep(
-    experiment: Experiment,
+    experiment: Experiment | str | Path,
     out: str | Path | None = None,
     *,
     scheduler: str | None = None,
@@ -45,17 +47,21 @@ def sweep(
     """Run every cell of an experiment's grids, and go on where an earlier call was interrupted.
 
     Args:
-        experiment: with at least one grid in `sweep`.
+        experiment: with at least one grid in `sweep`, or the TOML file of one.
         out: the folder that results go to, block by block; without one they stay in memory.
         scheduler: the address of a Dask scheduler whose workers compute; this machine if not given.
         progress: called with the network-steps done and to do.
-        folder: where relative paths of data start; the current folder if not given.
+        folder: where relative paths of data start; if not given, that of the TOML file, or else the
+            current one.
         fresh: forget what an earlier sweep has left in `out`.
 
     Returns:
         One dataset with a dimension per swept field, NaN where the grids have no run. Where `out`
         is given, it is read from there when it is looked at.
     """
+    if not isinstance(experiment, Experiment):
+        folder = Path(experiment).parent if folder is None else folder
+        experiment = read(experiment)
     plan = prepared(experiment, folder)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="thalweg-") as temporary:

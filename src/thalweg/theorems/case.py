@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 
-from thalweg._checks import InputError, require_finite, require_positive
+from thalweg._arguments import checked_class
+from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.objective import Objective
@@ -15,6 +15,7 @@ from thalweg.objective import Objective
 KINDS = ("gaussian", "balanced", "residual")
 
 
+@checked_class
 @dataclass(frozen=True)
 class RandomStart:
     """The law of the start, "gaussian", "balanced" or "residual", and its scale."""
@@ -28,6 +29,7 @@ class RandomStart:
         require_positive("scale", self.scale)
 
 
+@checked_class
 @dataclass(frozen=True, eq=False)
 class Case:
     """The user's case; theorems ask only for what they need, and say what is missing.
@@ -67,16 +69,8 @@ class Case:
             )
 
     def _check_weights(self) -> None:
-        self.objective.network.check(self.weights)
-        for j, (array, shape) in enumerate(
-            zip(self.weights, self.objective.network.shapes, strict=True)
-        ):
-            if np.shape(array) != shape:
-                raise InputError(
-                    f"`weights` must be those of one network: layer {j + 1} has shape "
-                    f"{np.shape(array)} instead of {shape}; certify the runs of a batch in turn."
-                )
-            require_finite(f"weights[{j}]", jnp.asarray(array))
+        self.objective.network.check(self.weights, many=False)
+        finite_weights(self.weights)
 
     def _check_motion(self, name: str, motion: Descent | Flow) -> None:
         if motion.times.ndim != 1:

@@ -16,6 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
@@ -104,6 +105,7 @@ class Guarantees:
         return text.get()
 
 
+@checked
 def certify(
     objective: Objective,
     weights: Weights,
@@ -135,6 +137,7 @@ def certify(
     return certify_case(case)
 
 
+@checked
 def certify_case(case: Case) -> Guarantees:
     """The same for a case that has been put together already."""
     return Guarantees(case, tuple(_check(theorem(), case) for theorem in theorems_about_cases()))

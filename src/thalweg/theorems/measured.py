@@ -6,6 +6,7 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg.curvature import sharpness
 from thalweg.dynamics import Descent, Flow, descend, distance, flow
@@ -21,6 +22,7 @@ _RECORDS = 400
 _SETTLED = 1e-6  # a gradient below this part of the start's is that of a minimiser
 
 
+@checked
 def simulate(case: Case, *, rtol: float = 1e-9, atol: float = 1e-11) -> Case:
     """The case with a descent (where it has a learning rate) and the flow, over its time."""
     if case.time is None:

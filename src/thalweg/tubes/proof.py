@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg.dynamics import Descent
 from thalweg.network import LinearNetwork
@@ -90,6 +91,7 @@ class Proof:
         return cls(content)
 
 
+@checked
 def prove(run: Descent, start_distance: float = 0.0, *, curvature: str = "exact") -> Proof:
     """Prove how far a run of descent is from the exact flow, by ball arithmetic.
 
@@ -118,6 +120,7 @@ def prove(run: Descent, start_distance: float = 0.0, *, curvature: str = "exact"
     return Proof(content, None if whole else float(run.times[maker.steps + 1]))
 
 
+@checked
 def check(path: str | Path) -> Any:
     """The checker's verdict on a file: `accepted`, `reason`, and what is proven; see `checker`."""
     try:

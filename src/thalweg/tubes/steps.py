@@ -4,7 +4,8 @@ from math import ceil, inf, sqrt
 
 import equinox as eqx
 
-from thalweg._checks import InputError, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Weights
 from thalweg.curvature import ball_bounds
 from thalweg.dynamics import Descent, descend
@@ -23,6 +24,7 @@ class CertifiedStep(eqx.Module):
     refused: float
 
 
+@checked
 def certified_step(
     objective: Objective,
     weights: Weights,
@@ -49,6 +51,7 @@ def certified_step(
     """
     for name, value in (("radius", radius), ("time", time), ("precision", precision)):
         require_positive(name, value)
+    weights = finite_weights(weights)
 
     def attempt(rate: float) -> tuple[Descent, Tube]:
         steps = ceil(time / rate - 1e-9)

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from thalweg._checks import InputError, as_floating, require_count, require_positive
+from thalweg._arguments import checked
+from thalweg._checks import InputError, finite_weights, require_count, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent
 from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
@@ -82,6 +83,7 @@ class Tube(eqx.Module):
         return self.upper
 
 
+@checked
 def tube(
     run: Descent, start_distance: float = 0.0, *, corrected: bool = True, curvature: str = "auto"
 ) -> Tube:
@@ -102,6 +104,7 @@ def tube(
     return follower.tube(run.times, run.steps, points[0], points[1:], start_distance)
 
 
+@checked
 def tube_along(
     objective: Objective,
     weights: Weights,
@@ -136,13 +139,7 @@ def tube_along(
             f"`tube_along` takes one learning rate, got shape {np.shape(learning_rate)}; one at a "
             "time."
         )
-    objective.network.check(weights)
-    arrays = tuple(np.asarray(as_floating("weights", array), float) for array in weights)
-    if tuple(array.shape for array in arrays) != objective.network.shapes:
-        raise InputError(
-            f"`tube_along` takes the weights of one network, of shapes {objective.network.shapes}, "
-            f"got {tuple(array.shape for array in arrays)}; one start at a time."
-        )
+    arrays = tuple(np.asarray(array, float) for array in finite_weights(weights))
     recorded = np.unique([*range(0, steps, record_every), steps])
     exact = _is_exact(objective, curvature)
     follower = _Follower(objective, float(learning_rate), corrected, exact)
