@@ -319,7 +319,7 @@ def test_mnist_refuses_broken_files(folder, name, content, message):
         (9, r"0, ..., 4, got 0 to 8"),
         ([-1], "got -1 to -1"),
         ([], "at least one"),
-        (np.array([0.5]), "whole numbers"),
+        (np.array([0.5]), "a whole number"),
         (0, ">= 1"),
     ],
 )

@@ -304,7 +304,7 @@ X = np.arange(6.0).reshape(3, 2)
         (X, 1.0, r"`y` must have one row per sample of `x` \(3\), got shape \(\)"),
         (np.where(X == 3, np.nan, X), np.ones(3), r"`x` must be finite, got nan at index \(1, 1\)"),
         (X, [1.0, np.inf, -np.inf], r"`y` must be finite, got inf at index \(1,\) \(2 of 3"),
-        ([["x1", "x2"]], [1.0], "`x` must be an array of numbers, got list: .*JAX.$"),
+        ([["x1", "x2"]], [1.0], "`x` must be an array of numbers, got a list of length 1.$"),
         (X * 1j, np.ones(3), "`x` must hold real numbers, got dtype complex128"),
     ],
 )
@@ -334,7 +334,8 @@ def test_bad_target_matrix(phi):
         ([0, 1, np.inf], {}, "`labels` must be finite, got inf"),
         (["no", "yes", "no"], {}, "`labels` must be an array of numbers"),
         ([1, 2, 3], {"classes": 3}, "0, ..., 2 for 3 classes, got 1 to 3; labels that start at 1"),
-        ([-1, 1, 1], {}, "must lie in 0, ..., 1 for 2 classes, got -1 to 1"),
+        ([-1, 1, 1], {}, "must be the classes 0, 1, ..., got -1 to 1; .* loss='logistic'"),
+        ([-1, 0, 0], {}, "must be the classes 0, 1, ..., got -1 to 0"),
         ([0, 0, 0], {}, "must name at least two classes, got only 0"),
         ([0, 0, 0], {"classes": 1}, "`classes` must be a whole number >= 2, got 1"),
         ([0, 1, 2], {"loss": "logistic"}, r"must be -1 and 1, or 0 and 1, got \[0, 1, 2\]"),

@@ -73,12 +73,19 @@ def checked_class(kind: type[_R]) -> type[_R]:
 
 
 class _Plan(NamedTuple):
-    """The kinds of a function's arguments: by place, by name, and which of them are weights."""
+    """What a function's arguments must be, and how they belong together.
+
+    Attributes:
+        places: the kinds by place.
+        names: the kinds by name.
+        weights: whether batch axes are allowed, for each argument that holds weights.
+        axes: the names of an array's axes, for each argument that is one.
+    """
 
     places: tuple[tuple[str, _Kind | None], ...]
     names: dict[str, _Kind]
     weights: dict[str, bool]
-    """Whether batch axes are allowed, for each argument that holds weights."""
+    axes: dict[str, list[str]]
 
     def taken(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments as the function wants them."""
@@ -90,8 +97,10 @@ class _Plan(NamedTuple):
             name: _take(name, self.names[name], value) if name in self.names else value
             for name, value in kwargs.items()
         }
-        if self.weights:
-            self._fit(dict(zip((name for name, _ in self.places), found, strict=False)) | named)
+        if self.weights or self.axes:
+            given = dict(zip((name for name, _ in self.places), found, strict=False)) | named
+            self._fit(given)
+            self._agree(given)
         return [*found, *args[len(found) :]], named
 
     def _fit(self, given: Mapping[str, Any]) -> None:
@@ -103,6 +112,19 @@ class _Plan(NamedTuple):
                 if name in given:
                     require_shapes(name, given[name], network.shapes, many)
 
+    def _agree(self, given: Mapping[str, Any]) -> None:
+        """See that axes of one name are of one length."""
+        lengths: dict[str, tuple[str, int]] = {}
+        for name in (each for each in self.axes if each in given):
+            shape = np.shape(given[name])
+            for axis, length in zip(self.axes[name], shape, strict=False):
+                other, known = lengths.setdefault(axis, (name, length))
+                if known != length and axis.isidentifier() and axis != "_":
+                    raise InputError(
+                        f"`{name}` must have as many {axis} as `{other}`, {known}, got shape "
+                        f"{shape}; is one of them transposed?"
+                    )
+
 
 @cache
 def _plan(function: Callable[..., Any]) -> _Plan:
@@ -113,6 +135,11 @@ def _plan(function: Callable[..., Any]) -> _Plan:
         tuple((each.name, kinds[each.name]) for each in parameters if each.kind in by_place),
         {name: kind for name, kind in kinds.items() if kind is not None},
         {each.name: _is_many(each.annotation) for each in parameters if _is_weights(each)},
+        {
+            each.name: each.annotation.dim_str.split()
+            for each in parameters
+            if not _is_loose(getattr(each.annotation, "dim_str", "..."))
+        },
     )
 
 
@@ -355,7 +382,7 @@ def _path(value: Any) -> Any:
 def _array(annotation: Any) -> _Kind:
     """An array of so many axes, as a jaxtyping annotation says."""
     axes = annotation.dim_str.split()
-    loose = any(axis == "..." or axis.startswith("*") for axis in axes)
+    loose = _is_loose(annotation.dim_str)
     rank = "numbers" if loose else {0: "one number", 1: "a vector", 2: "a matrix"}.get(len(axes))
     recorded = annotation.array_type is np.ndarray
 
@@ -365,6 +392,10 @@ def _array(annotation: Any) -> _Kind:
         return np.asarray(found) if recorded and not is_traced(found) else found
 
     return _Kind(rank or f"an array with {len(axes)} axes", take)
+
+
+def _is_loose(axes: str) -> bool:
+    return "..." in axes or "*" in axes
 
 
 def _weights(name: str, value: Any) -> Any:

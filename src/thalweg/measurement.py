@@ -96,11 +96,6 @@ def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
 
     which keeps its digits for small w.
     """
-    if matrix.shape != target.shape:
-        raise InputError(
-            f"`matrix` must have the shape of `target`, {target.shape}, got {matrix.shape}; is one "
-            "of them transposed?"
-        )
     gap = jnp.linalg.norm(matrix - target)
     if min(target.shape) > 1:
         return jnp.linalg.svd(target, compute_uv=False)[-1] - gap

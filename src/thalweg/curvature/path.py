@@ -1,9 +1,11 @@
 """Both ends of the spectrum along recorded runs: batches of small networks, or one large one.
 
-Small networks are put side by side, whatever run and time they come from, and take Lanczos steps
-together; those that have not converged take twice as many, and so on. Large ones go through time
-one after the other, each search beginning with what the last three foretell. Where not even the
-weights are to be kept, a `SpectrumObserver` finds the ends while a batch descends.
+Small linear networks are put side by side, whatever run and time they come from, and take Lanczos
+steps together; those that have not converged take twice as many, and so on. All others go through
+time one after the other, each search beginning with what the last three predict: what is compiled
+for networks side by side takes ten times as long to compile as one product, and where layers are
+not multiplied first, a product for many costs as much as many products. Where not even the weights
+are to be kept, a `SpectrumObserver` finds the ends while a batch descends.
 """
 
 import os
@@ -21,11 +23,12 @@ from thalweg._checks import InputError, require_positive
 from thalweg._typing import ManyWeights, Run, Weights
 from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
+from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 _LANES = 96
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
-_PAST = 3  # points from which the next one's eigenvectors are foretold
+_PAST = 3  # points from which the next one's eigenvectors are predicted
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
 
 
@@ -64,7 +67,7 @@ def spectrum_along(
     points = tuple(
         np.asarray(array).reshape(-1, *shape) for array, shape in zip(given, shapes, strict=True)
     )
-    small = objective.network.size <= _SMALL
+    small = isinstance(objective.network, LinearNetwork) and objective.network.size <= _SMALL
     rows = (
         _in_blocks(objective, points, tolerance)
         if small
@@ -120,7 +123,10 @@ def _in_turn(
         past = [] if index % times == 0 else past[-_PAST:]
         if not all(np.isfinite(array).all() for array in point):
             continue
-        past.append(extreme_eigenvalues(objective, point, tolerance=tolerance, start=past))
+        try:
+            past.append(extreme_eigenvalues(objective, point, tolerance=tolerance, start=past))
+        except InputError:  # the weights are finite, the Hessian is not
+            continue
         low, high = past[-1].smallest[0], past[-1].largest[0]
         rows[:, index] = low.value, low.error, high.value, high.error, high.matvecs
     return rows

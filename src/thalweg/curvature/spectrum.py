@@ -153,7 +153,17 @@ def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " siz
 
 def hessian_product(objective: Objective, weights: Weights) -> Product:
     """The function v -> H v for long NumPy vectors, layers one after the other."""
-    return lambda vector: np.asarray(_product(objective, weights, jnp.asarray(vector)))
+    return lambda vector: _finite(_product(objective, weights, jnp.asarray(vector)))
+
+
+def _finite(found: Array) -> Float[np.ndarray, "..."]:
+    array = np.asarray(found)
+    if not np.isfinite(array).all():
+        raise InputError(
+            "The Hessian must be finite, but it overflows at these `weights`; did the run that "
+            "they come from diverge?"
+        )
+    return array
 
 
 @eqx.filter_jit
@@ -166,7 +176,7 @@ def _hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"
 
 def _dense(objective: Objective, weights: Weights, k: int) -> Extremes:
     _, unravel = ravel_pytree(weights)
-    matrix = np.asarray(_hessian(objective, weights))
+    matrix = _finite(_hessian(objective, weights))
     values, vectors = np.linalg.eigh(matrix)
     # Assembling, decomposing and the reader's own check each err by some units of rounding.
     error = 4 * matrix.shape[0] * float(np.finfo(matrix.dtype).eps) * float(np.abs(values).max())
