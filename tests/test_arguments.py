@@ -12,9 +12,10 @@ import pytest
 import xarray as xr
 
 import thalweg as tw
-from thalweg import experiment
+from thalweg import experiment, sweeps
 from thalweg._arguments import checked
 from thalweg.experiment import settings
+from thalweg.experiment.estimates import Prepared
 
 MODULES = """
 data initialisation adversarial dynamics curvature measurement theorems tubes critical sweeps
@@ -82,6 +83,8 @@ RIGHT = {
     "first": ".", "second": ".", "out": "out", "values": {}, "results": xr.Dataset(), "inputs": 2,
     "in_channels": 1, "out_channels": 1, "kernel": 2, "image": 3, "outputs": 1, "changes": {},
     "after": ".", "folder": "out",
+    "plan": sweeps.prepared(tw.Experiment(sweep=[{"start.scale": [0.1, 0.2]}])),
+    "ready": Prepared(OBJECTIVE, WEIGHTS, 1.0),
 }  # fmt: skip
 """Arguments that stand beside the wrong one; numbers that are not named here are 0.5."""
 

@@ -5,13 +5,14 @@ from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Float
 
+from thalweg._kinds import MANY
+
 Scalar: TypeAlias = Float[Array, ""]
 Matrix: TypeAlias = Float[Array, "rows columns"]
 Weights: TypeAlias = tuple[Float[Array | np.ndarray, "..."], ...]
 """A network's trained arrays, first layer first: a plain tuple, hence a pytree. Recorded weights
 are NumPy arrays and may be given wherever weights are."""
 
-MANY = "leading axes that all layers share are batch axes"
 ManyWeights: TypeAlias = Annotated[Weights, MANY]
 """The weights of one network or of several."""
 

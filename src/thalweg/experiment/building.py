@@ -68,6 +68,7 @@ def objective(experiment: Experiment, folder: Path | None = None) -> Objective:
     return Objective(network, problem, experiment.loss.weight_decay)
 
 
+@checked
 def finite_start(experiment: Experiment, objective: Objective) -> Weights:
     """The start of runs that are to come to something: the loss there is a number."""
     weights = start(experiment, objective)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from thalweg._arguments import checked
 from thalweg._sizes import compiling_seconds as compiling
 from thalweg._sizes import computing_seconds, require_memory, require_time
 from thalweg._typing import Weights
@@ -24,6 +25,7 @@ class Prepared(NamedTuple):
     seconds: float
 
 
+@checked
 def prepared(experiment: Experiment, folder: Path | None = None) -> Prepared:
     """What is descended from where, and about how many seconds the whole will take.
 

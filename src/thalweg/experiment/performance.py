@@ -77,6 +77,7 @@ def perform(
         return work.results()
 
 
+@checked
 def pieces_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = None) -> Pieces:
     """Where finished pieces are kept, under a digest of all that they depend on."""
     settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))

@@ -77,6 +77,7 @@ def attributes(store: Path) -> dict[str, Any]:
         return {}
 
 
+@checked
 def explain(path: Path) -> str:
     """What is where there are no results, in one sentence."""
     wanted = "Results must be a folder that `thalweg run`, `sweep` or `reproduce` has written, got"

@@ -70,6 +70,7 @@ def sweep(
     return perform(plan, Path(out), scheduler, progress, fresh)
 
 
+@checked
 def prepared(experiment: Experiment, folder: str | Path | None = None) -> Plan:
     """The plan of a sweep that can be afforded.
 
@@ -82,6 +83,7 @@ def prepared(experiment: Experiment, folder: str | Path | None = None) -> Plan:
     return plan
 
 
+@checked
 def perform(
     plan: Plan,
     out: Path,
@@ -99,6 +101,7 @@ def perform(
     return open_results(out)
 
 
+@checked
 def other_in(plan: Plan, folder: Path) -> str | None:
     """What in a folder stands in this sweep's way, in words; None if nothing does."""
     new = BlockStore(folder, identity(plan), layout(plan), len(plan))
@@ -109,6 +112,7 @@ def other_in(plan: Plan, folder: Path) -> str | None:
     return None if old.identity == new.identity else _other(old, new)
 
 
+@checked
 def is_finished(plan: Plan, folder: Path) -> bool:
     """Whether a folder holds all of this very sweep."""
     return BlockStore(folder, identity(plan), layout(plan), len(plan)).complete

@@ -1,0 +1,25 @@
+"""What an argument must be: a kind has a phrase for it, and a way to take a value as one."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+MANY = "leading axes that all layers share are batch axes"
+"""Marks weights, in `Annotated`, that may be those of several networks."""
+
+
+class UnfitError(Exception):
+    """A value is not of the kind; the text is a likely fix, or empty."""
+
+
+class Kind(NamedTuple):
+    """What an argument must be, in words, and how a value of that name becomes one."""
+
+    phrase: str
+    take: Callable[[str, Any], Any]
+
+
+def fit(fits: bool, value: Any, fix: str = "") -> Any:
+    """The value, if it fits."""
+    if not fits:
+        raise UnfitError(fix)
+    return value
