@@ -79,7 +79,8 @@ def _value(schema: dict[str, Any], plural: str = "") -> str:
     word = {
         "integer": "whole number", "number": "number", "boolean": "true, false", "string": "text",
     }[schema["type"]]  # fmt: skip
-    bounds = [f"{sign} {schema[key]:.12g}" for key, sign in _SIGNS.items() if key in schema]
+    said = {key: schema[key] for key in _SIGNS if key in schema and schema[key] != 2**63}
+    bounds = [f"{_SIGNS[key]} {value:.12g}" for key, value in said.items()]
     return " ".join([word + plural, " and ".join(bounds)]).strip()
 
 

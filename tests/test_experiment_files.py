@@ -45,7 +45,9 @@ IMAGES = st.one_of(
     st.builds(parts.ImageData, source=st.just("mnist"), path=st.none() | words),
 )  # fmt: skip
 LENGTHS = st.one_of(
-    st.builds(parts.Training, learning_rate=number_lists, steps=counts, records=counts),
+    st.builds(
+        parts.Training, learning_rate=number_lists, steps=st.integers(1, 10**9), records=counts
+    ),
     st.builds(parts.Training, learning_rate=st.just((1.0, 0.1)), time=st.floats(1, 1e9)),
 )
 FLOWS = st.builds(

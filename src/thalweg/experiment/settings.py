@@ -281,7 +281,8 @@ class Training(Settings):
             )
         if self.time is not None and self.steps is not None:
             raise ValueError("must give either `time` or `steps`, not both")
-        if not isfinite(self.horizon) or not self.horizon / min(self.learning_rate) < 2**63:
+        steps = self.steps or self.horizon / min(self.learning_rate)
+        if not isfinite(self.horizon) or not steps < 2**63:
             raise ValueError(
                 f"must have a finite `time` of fewer than 2^63 steps, got {self.horizon:g} for a "
                 f"`learning_rate` of {min(self.learning_rate):g}"
