@@ -10,3 +10,4 @@ from thalweg.dynamics.flow import FlowError as FlowError
 from thalweg.dynamics.flow import flow as flow
 from thalweg.dynamics.trajectory import AbstractTrajectory as AbstractTrajectory
 from thalweg.dynamics.trajectory import distance as distance
+from thalweg.dynamics.validated import ValidatedFlow as ValidatedFlow

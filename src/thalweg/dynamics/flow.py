@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ from thalweg._typing import ManyWeights, Weights
 from thalweg.dynamics.integration import FlowError as FlowError
 from thalweg.dynamics.integration import Integrated, Method, Task, solve
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
+from thalweg.dynamics.validated import ValidatedFlow, validated_flow
 from thalweg.objective import DENSE_LIMIT, Objective
 
 _Item = TypeVar("_Item")
@@ -106,6 +107,34 @@ class Flow(AbstractTrajectory):
         )
 
 
+@overload
+def flow(
+    objective: Objective,
+    weights: ManyWeights,
+    time: float | None = None,
+    times: Any = None,
+    *,
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    method: Method = "auto",
+    steady: float | None = None,
+    estimate_error: bool = True,
+    max_steps: int = 100_000,
+    validate: Literal[False] = False,
+) -> Flow: ...
+
+
+@overload
+def flow(
+    objective: Objective,
+    weights: ManyWeights,
+    time: float | None = None,
+    times: Any = None,
+    *,
+    validate: Literal[True],
+) -> ValidatedFlow: ...
+
+
 @checked
 def flow(
     objective: Objective,
@@ -119,7 +148,8 @@ def flow(
     steady: float | None = None,
     estimate_error: bool = True,
     max_steps: int = 100_000,
-) -> Flow:
+    validate: bool = False,
+) -> Flow | ValidatedFlow:
     """Follow the gradient flow from these weights, and say how far off the result may be.
 
     A step's estimated error e is kept below the tolerances in the sense of
@@ -139,11 +169,15 @@ def flow(
             all of the time that is left; the weights stay what they are from there on.
         estimate_error: whether to run the companion, which costs more than the flow itself.
         max_steps: give up after so many steps.
+        validate: prove how far the exact flow is, instead of estimating it; for one start of a
+            linear network. Tolerances and method are then the proof's own.
 
     Raises:
         FlowError: if the last time could not be reached.
         InputError: if an argument makes no sense.
     """
+    if validate:
+        return _validated(objective, weights, _output_times(time, times))
     tolerances = _tolerances(rtol, atol)
     _require_method(method, objective)
     if steady is not None:
@@ -181,6 +215,19 @@ def flow(
         _asked=method,
         _max_steps=limit,
     )
+
+
+def _validated(
+    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+) -> ValidatedFlow:
+    starts, moments = _batched(objective, weights, times)
+    if moments.ndim > 1:
+        raise InputError(
+            f"A flow is validated from one start, got a batch of shape {moments.shape[:-1]}; one "
+            "at a time."
+        )
+    with _blas().limit(limits=1, user_api="blas"):
+        return validated_flow(objective, starts, moments)
 
 
 def _assemble(found: list[Integrated], batch: tuple[int, ...], **known: Any) -> Flow:

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
+from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
@@ -31,6 +32,10 @@ class AbstractTrajectory(eqx.Module):
     def at(self, times: Any) -> "AbstractTrajectory":
         """The same motion, recorded at these times."""
 
+    def proven_radius(self) -> Float[np.ndarray, "*batch times"] | None:
+        """How far the exact trajectory is at most, where that is proven."""
+        return None
+
     @property
     def final(self) -> Recorded:
         """The last recorded weights, ready to start another motion from."""
@@ -38,14 +43,35 @@ class AbstractTrajectory(eqx.Module):
         return tuple(np.take(array, -1, axis=axis) for array in self.weights)
 
 
+class Distance(np.ndarray):
+    """Distances as an array, with what is proven of the distance to the exact flow.
+
+    Attributes:
+        lower: it is at least this; None where the flow is not validated.
+        upper: and at most this.
+    """
+
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+
+    @override
+    def __array_finalize__(self, other: Any) -> None:
+        # A part of the distances, or anything computed from them, is a plain array of numbers.
+        self.lower = self.upper = None
+
+
 @checked
 def distance(
     run: AbstractTrajectory, other: AbstractTrajectory
 ) -> Float[np.ndarray, "*batch times"]:
-    """The Euclidean distance in weight space between two motions, at the times of the first.
+    """The Euclidean distance in weight space between two trajectories, at the times of the first.
 
     The second is brought to those times first: a flow is integrated again with the same tolerances
     where it was recorded at others, a descent must have recorded them.
+
+    Returns:
+        An array (`Distance`); `.lower` and `.upper` enclose the distance to the exact flow where
+        the second is a validated flow, and are None where not.
     """
     if run.objective.network.shapes != other.objective.network.shapes:
         raise InputError(
@@ -63,4 +89,11 @@ def distance(
     for mine, theirs in zip(run.weights, other.weights, strict=True):
         layer = tuple(range(run.times.ndim, mine.ndim))
         squares = squares + np.sum((mine - theirs) ** 2, axis=layer)
-    return np.sqrt(squares)
+    found = np.sqrt(squares).view(Distance)
+    radius = other.proven_radius()
+    if radius is not None:
+        # Both points are given as they are: only the difference of them is rounded.
+        slack = 4 * np.finfo(float).eps * np.asarray(found)
+        found.lower = np.maximum(np.asarray(found) - radius - slack, 0.0)
+        found.upper = np.asarray(found) + radius + slack
+    return found

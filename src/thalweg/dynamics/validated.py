@@ -1,0 +1,99 @@
+"""The gradient flow with a proven radius, as a trajectory.
+
+`thalweg.validated` has the argument and the arithmetic; here its curve is recorded at times.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+from thalweg._typing import Weights
+from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
+from thalweg.objective import Objective
+from thalweg.validated import Curve, setting_of, validated_curve
+
+
+class ValidatedFlow(AbstractTrajectory):
+    """A curve that is proven to stay within a radius of the exact gradient flow.
+
+    Attributes:
+        objective: what is descended.
+        times: when; time 0 is the start.
+        weights: the weights of the curve at those times.
+        loss: f there.
+        radius: the exact flow is at most this far from `weights`; infinite where nothing is proven.
+        largest: what the radius stays below at all times up to the last, also between.
+        failed_at: the time from which on nothing is proven; None if there is none.
+        start: the weights at time 0.
+        curve: the curve itself, from which it can be recorded at other times at no cost.
+        level: "float64": rounding is bounded in every sum, and the bounds themselves are computed
+            in double precision with a slack.
+    """
+
+    objective: Objective
+    times: Float[np.ndarray, "*batch times"]
+    weights: Recorded
+    loss: Float[np.ndarray, "*batch times"]
+    radius: Float[np.ndarray, "*batch times"]
+    largest: float
+    failed_at: float | None
+    start: Recorded
+    curve: Curve = eqx.field(static=True)
+    level: str = eqx.field(static=True, default="float64")
+
+    @property
+    def error(self) -> Float[np.ndarray, "*batch times"]:
+        """The same as `radius`."""
+        return self.radius
+
+    @property
+    def method(self) -> str:
+        """By what the curve was made."""
+        return "validated"
+
+    @override
+    def proven_radius(self) -> Float[np.ndarray, "*batch times"]:
+        return self.radius
+
+    @override
+    def at(self, times: Any) -> "ValidatedFlow":
+        """The same curve at other times; of any shape, as runs of several learning rates have."""
+        moments = np.atleast_1d(np.asarray(times, float))
+        if moments.max() > self.curve.end:
+            return validated_flow(self.objective, self.start, moments)
+        return _recorded(self.objective, self.curve, moments)
+
+
+def validated_flow(
+    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+) -> ValidatedFlow:
+    """The flow from these weights at these times, proven."""
+    start = tuple(np.asarray(array, float) for array in weights)
+    curve = validated_curve(setting_of(objective), start, float(times.max()))
+    return _recorded(objective, curve, times)
+
+
+def _recorded(
+    objective: Objective, curve: Curve, times: Float[np.ndarray, "*batch times"]
+) -> ValidatedFlow:
+    found = [curve.at(float(time)) for time in times.ravel()]
+
+    def shaped(values: Iterable[Any]) -> np.ndarray:
+        stacked = np.stack([np.asarray(value) for value in values])
+        return stacked.reshape(times.shape + stacked.shape[1:])
+
+    return ValidatedFlow(
+        objective=objective,
+        times=times,
+        weights=tuple(map(shaped, zip(*(point for point, _ in found), strict=True))),
+        loss=shaped(curve.setting.value(point) for point, _ in found),
+        radius=shaped(radius for _, radius in found),
+        largest=curve.largest,
+        failed_at=curve.failed_at,
+        start=curve.start,
+        curve=curve,
+    )

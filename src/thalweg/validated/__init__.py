@@ -1,0 +1,11 @@
+"""A computed curve that is proven to stay within a radius of the exact gradient flow.
+
+`curve` has the argument and puts steps together; `series` makes each of them, `defect` says how far
+it is from being a flow, `hessian` how errors grow, `losses` and `probabilities` what losses
+contribute, `norms` bounds partial products, and `building` takes all of it from an objective.
+"""
+
+from thalweg.validated.building import setting_of as setting_of
+from thalweg.validated.curve import Curve as Curve
+from thalweg.validated.curve import Setting as Setting
+from thalweg.validated.curve import validated_curve as validated_curve

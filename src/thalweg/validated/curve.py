@@ -1,0 +1,293 @@
+"""A computed curve that is proven to stay within a radius of the exact gradient flow.
+
+The curve z is a polynomial on each step (`series`), its defect delta >= |z' + grad f(z)| is bounded
+(`defect`). With the exact flow theta, e = |theta - z|, and lambda_min(H) >= -m on the segment from
+z to theta,
+
+    e' <= m e + delta,    m <= -lambda_min(H(z)) + L e / 2,
+
+because (e^2 / 2)' = -<d, grad f(z + d) - grad f(z)> - <d, z' + grad f(z)> with d = theta - z, and L
+bounds how fast H changes near the curve. On a step of length h the matrix H(z(s)) is its linear
+interpolation up to s (h - s) / 2 sup|H''|, and -lambda_min is a convex function of the matrix, so
+that m between two points where it is known is at most its interpolation plus that. If for some b
+
+    exp(h max(0, largest m)) (e + integral of delta) < b,    L valid up to the distance b,
+
+then e stays below b during the step: the left side bounds it for as long as it has not reached b.
+Nothing about the flow is presupposed. At the end of the step
+
+    e <= exp(integral of m) e + exp(h max(0, largest m)) integral of delta.
+
+One curve serves every run: the distance of a run to the exact flow differs from that to z by no
+more than e.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import exp, inf, isfinite
+
+import numpy as np
+from jaxtyping import Float
+
+from thalweg.validated.defect import NodeNorms, StepNorms, over_step
+from thalweg.validated.hessian import bending, change, dense_bound, norm_bound
+from thalweg.validated.losses import UNIT, AbstractLossSeries
+from thalweg.validated.series import Series, expand, polynomial
+
+Layers = tuple[Float[np.ndarray, "_ _"], ...]
+
+_ATTEMPTS = 25
+_SHRINK = 0.75  # what a step that cannot be proven is multiplied by; 25 times, a thousandth is left
+_MOST_STEPS = 100_000
+_INSIDE = 8  # points of a step at which eigenvalues are looked at, at most
+_BENT = 2e-3  # what |H''| may add to the exponent of a step
+_ROUNDED = 30  # how much larger than rounding and precision the defect of a step may be
+_WIDEST = 1e3  # a radius above this says nothing
+_STEEPEST = 50  # nor does one that may grow by exp(50) on a step
+_SLACK = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is flowed, and how finely.
+
+    Attributes:
+        readout: R; the identity where there is none.
+        loss: the loss of the network's product.
+        decay: the weight decay.
+        dense: whether eigenvalues are computed from dense Hessians, or bounded by norms.
+        order: p, the degree of the curve.
+        known: q, the order up to which its defect is known.
+        precision: the relative size of what a step leaves out.
+    """
+
+    readout: Float[np.ndarray, "_ _"]
+    loss: AbstractLossSeries
+    decay: float
+    dense: bool
+    order: int = 16
+    known: int = 24
+    precision: float = UNIT
+
+    def smallest(self, layers: Layers) -> float:
+        """A lower bound on the smallest eigenvalue of the Hessian."""
+        bound = dense_bound if self.dense else norm_bound
+        return bound(layers, self.readout, self.loss, self.decay)
+
+    def value(self, layers: Layers) -> float:
+        """The objective itself."""
+        product = self.readout.T
+        for layer in reversed(layers):
+            product = product @ layer
+        return self.loss.value(product) + self.decay / 2 * _size(layers) ** 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """One piece of the curve.
+
+    Attributes:
+        begin: when it begins.
+        length: how long it lasts.
+        layers: the coefficients of its polynomials, in units of `unit`.
+        unit: of time.
+        radius: what e is at most at its beginning.
+        defect: the integral of delta.
+        exponent: the largest m, or zero.
+        after: what e is at most at its end.
+    """
+
+    begin: float
+    length: float
+    layers: tuple[Float[np.ndarray, "_ _ _"], ...]
+    unit: float
+    radius: float
+    defect: float
+    exponent: float
+    after: float
+
+    @property
+    def end(self) -> float:
+        """When it ends."""
+        return self.begin + self.length
+
+    @property
+    def largest(self) -> float:
+        """What the radius stays below during the step, wherever it is evaluated."""
+        grown = exp(self.exponent * self.length) * (self.radius + self.defect) * _SLACK
+        error = _evaluation_error(self.layers, self.length / self.unit)
+        return max(grown, self.after) + error
+
+    def at(self, time: float) -> tuple[Layers, float]:
+        """The curve at a time of this step, and its radius there."""
+        since = time - self.begin
+        layers = polynomial(self.layers, since / self.unit)
+        if self.after == inf:
+            return layers, inf
+        growth = exp(self.exponent * since) * _SLACK
+        radius = self.after if time == self.end else growth * (self.radius + self.defect)
+        return layers, radius + _evaluation_error(self.layers, since / self.unit)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The pieces in order; `failed_at` is from when on nothing is proven, None if there is none."""
+
+    setting: Setting
+    start: Layers
+    steps: tuple[Step, ...]
+    failed_at: float | None
+
+    @property
+    def end(self) -> float:
+        """Up to when it goes."""
+        return self.steps[-1].end if self.steps else 0.0
+
+    def at(self, time: float) -> tuple[Layers, float]:
+        """The curve at a time, and its radius; infinite, around the last point, beyond its end."""
+        if time <= 0:
+            return self.start, 0.0
+        # Where two steps meet, the end of the first: the second may be unproven.
+        step = self.steps[bisect_left(self.steps, time, key=lambda each: each.begin) - 1]
+        if time > step.end:
+            raise ValueError(f"the curve ends at {step.end}, before {time}")
+        return step.at(time)
+
+    @property
+    def largest(self) -> float:
+        """What the radius stays below at all times."""
+        if self.failed_at is not None:
+            return inf
+        return max(each.largest for each in self.steps)
+
+
+def validated_curve(setting: Setting, start: Layers, horizon: float) -> Curve:
+    """The curve from the start to the horizon; where nothing is proven, its radius is infinite."""
+    steps = tuple(islice(_steps(setting, start, horizon), _MOST_STEPS))
+    unproven = next((step.begin for step in steps if step.after == inf), None)
+    if unproven is None and (not steps or steps[-1].end < horizon):
+        unproven = steps[-1].end if steps else 0.0
+    return Curve(setting, start, steps, unproven)
+
+
+def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
+    time, radius, unit, smallest = 0.0, 0.0, 0.1, setting.smallest(layers)
+    while time < horizon:
+        node = _Node.at(setting, layers, time, radius, smallest, unit)
+        step, smallest = node.proven_step(horizon - time) or node.unproven_step(horizon - time)
+        yield step
+        layers, radius = polynomial(step.layers, step.length / step.unit), step.after
+        unit, time = step.length, step.end
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Where a step begins: the series there, and what is known of it."""
+
+    setting: Setting
+    series: Series
+    norms: NodeNorms
+    time: float
+    radius: float
+    smallest: float
+
+    @classmethod
+    def at(
+        cls,
+        setting: Setting,
+        layers: Layers,
+        time: float,
+        radius: float,
+        smallest: float,
+        unit: float,
+    ) -> "_Node":
+        """The series of the flow through these layers."""
+        orders = (setting.order, setting.known)
+        loss = setting.loss.fresh()
+        series = expand(layers, setting.readout, loss, setting.decay, *orders, unit)
+        return cls(setting, series, NodeNorms.of(series), time, radius, smallest)
+
+    def proven_step(self, left: float) -> tuple[Step, float] | None:
+        """The longest step that can be proven, and lambda_min at its end; None if there is none."""
+        if self.radius == inf:
+            return None
+        length = min(self._first_length(), left)
+        for _ in range(_ATTEMPTS):
+            with np.errstate(over="ignore", invalid="ignore"):  # steps that are far too long
+                made = self._attempt(length)
+            if made is not None:
+                return made
+            length *= _SHRINK
+        return None
+
+    def unproven_step(self, left: float) -> tuple[Step, float]:
+        """A step as a plain integrator takes it: the curve goes on, the radius is infinite."""
+        length, series = min(self._first_length(), left), self.series
+        step = Step(self.time, length, series.layers, series.unit, self.radius, inf, 0.0, inf)
+        return step, self.smallest
+
+    def _first_length(self) -> float:
+        """Where the first coefficient that is left out is as small as the precision."""
+        order, unit = self.series.order, self.series.unit
+        size = _size([each[0] for each in self.series.layers]) * self.setting.precision
+        rates = {k: self.norms.gradient[k] * unit / (k + 1) for k in (order - 1, order)}
+        return unit * min((size / max(rate, 1e-300)) ** (1 / (k + 1)) for k, rate in rates.items())
+
+    def _attempt(self, length: float) -> tuple[Step, float] | None:
+        """A step of this length, if it can be proven."""
+        setting, series = self.setting, self.series
+        step = over_step(series, self.norms, length)
+        coarse = setting.precision / UNIT
+        if not step.defect <= _ROUNDED * coarse * step.rounding or not step.is_finite:
+            return None
+        bend = bending(step, setting.dense)
+        count = max(1, int(np.ceil(np.sqrt(min(length * bend / 12 / _BENT, 1e6)))))
+        if count > _INSIDE:
+            return None
+        inside = [series.at(length * i / count) for i in range(1, count + 1)]
+        exponents = -np.array([self.smallest, *map(setting.smallest, inside)])
+        mean = float(np.mean(exponents[1:] + exponents[:-1])) / 2 + bend / (12 * count**2)
+        worst = float(exponents.max()) + bend / (8 * count**2)
+        proven = self._proven(step, length, worst)
+        if proven is None:
+            return None
+        steepest, added = proven
+        after = exp(length * (mean + added)) * self.radius + exp(length * steepest) * step.defect
+        after = after * _SLACK + _evaluation_error(series.layers, length / series.unit)
+        layers = series.layers
+        made = Step(
+            self.time, length, layers, series.unit, self.radius, step.defect, steepest, after
+        )
+        return made, -float(exponents[-1])
+
+    def _proven(self, step: StepNorms, length: float, worst: float) -> tuple[float, float] | None:
+        """The largest m and the part of it that the distance b adds, for a b that proves itself."""
+        begun = self.radius + step.defect
+        ball = 1.5 * begun + 1e-300
+        for _ in range(_ATTEMPTS):
+            near = change(self.norms, step, self.series.loss, ball)
+            added = near.lipschitz * ball / 2 + 2 * near.unknown
+            # What has overflowed proves nothing; the larger of zero and NaN would be zero.
+            if not isfinite(worst + added) or not ball < _WIDEST:
+                return None
+            steepest = max(0.0, worst + added)
+            if length * steepest > _STEEPEST:
+                return None
+            reached = exp(length * steepest) * begun * _SLACK
+            if reached < ball:
+                return steepest, added
+            ball = 1.1 * reached
+        return None
+
+
+def _evaluation_error(coefficients: tuple[Float[np.ndarray, "_ _ _"], ...], share: float) -> float:
+    """What Horner's rule leaves: the point is rounded once, the way to it more often."""
+    squares = sum(np.sum(each**2, axis=(1, 2)) for each in coefficients)
+    sizes = np.sqrt(squares) * share ** np.arange(coefficients[0].shape[0])
+    return float(4 * (sizes.size + 2) * UNIT * np.sum(sizes[1:]) + 2 * UNIT * np.sum(sizes))
+
+
+def _size(layers: Layers | list[np.ndarray]) -> float:
+    return float(np.sqrt(sum(np.sum(each**2) for each in layers)))

@@ -1,0 +1,179 @@
+"""Losses of a linear network's product M as power series, with what bounds their remainders.
+
+A loss sees M only through its outputs Z = M K, K the *images* of the inputs. It is met order by
+order: given the next coefficient of M it returns that of its gradient Gamma = phi'(Z) K^T with
+respect to M. What it returns is a polynomial in time; how far the true phi' can be from it, after
+truncation and rounding, is its *remainder*. The square loss scale |M F^T - G|^2 has
+
+    K = F^T,    phi' = 2 scale (Z - G),
+
+which is affine: its coefficients are those of M, multiplied. Losses that are made of probabilities
+are in `probabilities`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
+
+Matrix = Float[np.ndarray, "_ _"]
+Changes = Float[np.ndarray, "_ _ _"]
+Numbers = Float[np.ndarray, " _"]
+
+UNIT = float(np.finfo(float).eps) / 2
+"""The unit roundoff of double precision."""
+
+
+class Remainder(NamedTuple):
+    """What the polynomial leaves of the gradient, on a step.
+
+    Attributes:
+        tail: what Gamma's coefficients beyond the known ones are at most; zero where known.
+        outputs: how far phi' can be off besides, in Frobenius norm; infinite if that is unknown.
+        gradient: how far Gamma can be off besides.
+    """
+
+    tail: Numbers
+    outputs: float
+    gradient: float
+
+
+class Reach(NamedTuple):
+    """How far the outputs Z get from where they are at order 0: as a whole, and any one column."""
+
+    whole: float
+    column: float
+
+
+class AbstractLossSeries(ABC):
+    """A loss along a power series of matrices.
+
+    Attributes:
+        images: K, features x columns.
+        stretch: an upper bound on its spectral norm.
+    """
+
+    images: Float[np.ndarray, "_ _"]
+    stretch: float
+
+    @abstractmethod
+    def fresh(self) -> "AbstractLossSeries":
+        """The same loss without any coefficients."""
+
+    @abstractmethod
+    def extend(self, product: Matrix) -> Matrix:
+        """The next coefficient of Gamma, from that of M."""
+
+    @abstractmethod
+    def remainder(self, product: Numbers, known: int, share: float, error: float) -> Remainder:
+        """What the coefficients so far leave out.
+
+        Args:
+            product: what those of M are at most on the step, to M's full degree.
+            known: q, the order up to which they have been met.
+            share: the length of the step in units of the coefficients' time.
+            error: what rounding has done to those of M, added up.
+        """
+
+    @abstractmethod
+    def value(self, product: Matrix) -> float:
+        """The loss itself."""
+
+    @abstractmethod
+    def gradient(self, product: Matrix) -> Matrix:
+        """Gamma at one matrix."""
+
+    @abstractmethod
+    def rooted(self, product: Matrix, changes: Changes) -> Changes:
+        """Changes D of the outputs as B D, where B^T B is the second derivative phi'' at M."""
+
+    @abstractmethod
+    def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
+        """What |phi''| and its first two derivatives in time / length are at most on the step.
+
+        Args:
+            product: what the coefficients of M are at most on the step, to M's full degree.
+            share: the length of the step in units of the coefficients' time.
+        """
+
+    @abstractmethod
+    def second(self, reach: Reach) -> float:
+        """What |phi''| is at most within this reach of the outputs at order 0."""
+
+    @abstractmethod
+    def third(self, reach: Reach) -> float:
+        """A number t: the third derivative along D is at most t |D|^2 times D's largest column."""
+
+    @abstractmethod
+    def steepest(self, reach: Reach) -> float:
+        """What |phi'| is at most there, in Frobenius norm."""
+
+
+class SquareLoss(AbstractLossSeries):
+    """scale |M F^T - G|^2 + constant."""
+
+    def __init__(self, factor: Any, target: Any, scale: float, constant: float = 0.0):
+        """Take F (rows x features), G (outputs x rows), the scale and the constant."""
+        self.factor, self.target = np.asarray(factor, float), np.asarray(target, float)
+        self.scale, self.constant = float(scale), float(constant)
+        self.images = self.factor.T
+        self.stretch = float(np.linalg.norm(self.factor, 2)) * (1 + 1e-12)
+        self._residual: np.ndarray | None = None
+
+    @override
+    def fresh(self) -> "SquareLoss":
+        return SquareLoss(self.factor, self.target, self.scale, self.constant)
+
+    @override
+    def extend(self, product: Matrix) -> Matrix:
+        outputs = product @ self.images
+        if self._residual is None:
+            self._residual = outputs = outputs - self.target
+        return 2 * self.scale * (outputs @ self.factor)
+
+    @override
+    def remainder(self, product: Numbers, known: int, share: float, error: float) -> Remainder:
+        tail = 2 * self.scale * self.stretch**2 * product
+        tail[: known + 1] = 0.0
+        rows, features = self.factor.shape
+        whole = float(np.linalg.norm(self.factor))
+        made_of = float(np.sum(product[: known + 1])) * whole + float(np.linalg.norm(self.target))
+        rounded = 1.01 * UNIT * made_of
+        return Remainder(
+            tail,
+            2 * self.scale * ((features + 2) * rounded + self.stretch * error),
+            2 * self.scale * (rows + 2) * rounded * whole,
+        )
+
+    @override
+    def value(self, product: Matrix) -> float:
+        return (
+            self.scale * float(np.sum((product @ self.images - self.target) ** 2)) + self.constant
+        )
+
+    @override
+    def gradient(self, product: Matrix) -> Matrix:
+        return 2 * self.scale * ((product @ self.images - self.target) @ self.factor)
+
+    @override
+    def rooted(self, product: Matrix, changes: Changes) -> Changes:
+        return (2 * self.scale) ** 0.5 * changes
+
+    @override
+    def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
+        return np.array([2 * self.scale, 0.0, 0.0])
+
+    @override
+    def second(self, reach: Reach) -> float:
+        return 2 * self.scale
+
+    @override
+    def third(self, reach: Reach) -> float:
+        return 0.0
+
+    @override
+    def steepest(self, reach: Reach) -> float:
+        assert self._residual is not None
+        return 2 * self.scale * (float(np.linalg.norm(self._residual)) + reach.whole) * (1 + 1e-12)

@@ -1,0 +1,87 @@
+"""Norms of partial products along a step, with their first two derivatives.
+
+A polynomial with coefficients that are not negative majorises a curve of matrices if its
+coefficients are at least their norms. On 0 <= x <= 1 such a curve, and its derivatives, are then
+bounded by the polynomial and its derivatives at x = 1. These three numbers are a *jet*; sums and
+products of jets majorise sums and products of curves.
+
+Let P_ij be the spectral norm of W_j ... W_{i+1} at the beginning of the step (one if i = j), and
+rho_k the jet of W_k less its constant. Sorted by the first layer from above that is not at the
+beginning, the partial products have the jets
+
+    T_ij = P_ij + sum over i < k <= j of P_kj rho_k T_i,k-1.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+Jet = Float[np.ndarray, "... 3"]
+Layers = Sequence[Float[np.ndarray, "_ _"]]
+
+SLACK = 1 + 1e-12
+"""What norms are enlarged by, for their own rounding."""
+
+
+def jet(coefficients: Float[np.ndarray, "... _"]) -> Jet:
+    """The value and the first two derivatives, at one, of polynomials."""
+    order = np.arange(coefficients.shape[-1])
+    return np.stack(
+        [np.sum(coefficients * weight, axis=-1) for weight in (1.0, order, order * (order - 1))],
+        axis=-1,
+    )
+
+
+def times(left: Jet, right: Jet) -> Jet:
+    """The jet of a product."""
+    a, b = np.moveaxis(left, -1, 0), np.moveaxis(right, -1, 0)
+    return np.stack(
+        [a[0] * b[0], a[1] * b[0] + a[0] * b[1], a[2] * b[0] + 2 * a[1] * b[1] + a[0] * b[2]],
+        axis=-1,
+    )
+
+
+def constant(value: Float[np.ndarray, "..."]) -> Jet:
+    """The jet of something that does not move."""
+    value = np.asarray(value, float)
+    return np.stack([value, np.zeros_like(value), np.zeros_like(value)], axis=-1)
+
+
+def spectral(matrices: Float[np.ndarray, "... _ _"]) -> Float[np.ndarray, "..."]:
+    """Upper bounds on the largest singular values."""
+    matrices = np.asarray(matrices)
+    if min(matrices.shape[-2:]) == 1:
+        return np.asarray(np.sqrt(np.sum(matrices**2, axis=(-2, -1))) * SLACK)
+    if max(matrices.shape[-2:]) > 16:
+        turned = np.swapaxes(matrices, -1, -2)
+        small = matrices @ turned if matrices.shape[-2] < matrices.shape[-1] else turned @ matrices
+        top = np.linalg.eigvalsh(small)[..., -1]
+        rounding = small.shape[-1] * 1e-14 * np.abs(small).max(axis=(-2, -1)) * small.shape[-1]
+        return np.asarray(np.sqrt(np.maximum(top, 0) + rounding) * SLACK)
+    return np.asarray(np.linalg.svd(matrices, compute_uv=False)[..., 0] * SLACK)
+
+
+def interval_norms(layers: Layers) -> Float[np.ndarray, "_ _"]:
+    """P_ij at (i, j): the norms of all partial products; zero where j < i."""
+    depth = len(layers)
+    norms = np.eye(depth + 1)
+    for i in range(depth):
+        product = layers[i]
+        norms[i, i + 1] = spectral(product)
+        for j in range(i + 1, depth):
+            product = layers[j] @ product
+            norms[i, j + 1] = spectral(product)
+    return norms
+
+
+def disturbed(norms: Float[np.ndarray, "_ _"], moved: Jet) -> Jet:
+    """T_ij for layers that move by these jets, one per layer."""
+    depth = norms.shape[0] - 1
+    found = constant(norms)
+    for j in range(1, depth + 1):
+        for k in range(1, j + 1):
+            # All i < k at once: W_k moves, what is above it stands, what is below moves, too.
+            below = times(moved[k - 1], found[:k, k - 1])
+            found[:k, j] += norms[k, j] * below
+    return found

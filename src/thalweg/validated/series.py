@@ -1,0 +1,137 @@
+"""The gradient flow of a linear network as a power series in time.
+
+Write W_1, ..., W_N for the layers, R for the fixed readout (the identity where there is none), and
+Gamma for the gradient of the loss with respect to the product M = R^T W_N ... W_1. With
+
+    a_N = R,            a_{j-1} = W_j^T a_j,      so that  M = a_0^T,
+    b_0 = Gamma^T,      b_j = W_j b_{j-1},
+
+the gradient of layer j is a_j b_{j-1}^T + decay W_j. The flow W_j' = -gradient then gives the
+coefficients of W_j one after the other: those of order k + 1 follow from those of the gradient of
+order k, and every product is a convolution. All of it is in units of a time tau, so that orders of
+thirty neither overflow nor vanish.
+
+The layers are cut off after order p: they are polynomials, and the curve that is made of them is
+not quite the flow. The partial products go on to order q > p, up to which its defect
+
+    z' + grad f(z)
+
+is known coefficient by coefficient; what lies beyond is bounded (`defect`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from thalweg.validated.losses import AbstractLossSeries
+
+Coefficients = Float[np.ndarray, "_ _ _"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The flow around one point, in units of the time `unit`.
+
+    Attributes:
+        layers: per layer, the coefficients up to order p; exact, for they define the curve.
+        upper: a_0, ..., a_N up to order q.
+        lower: b_0, ..., b_{N-1} up to order q.
+        gradients: of each layer, up to order q.
+        unit: the time tau.
+        decay: the weight decay.
+        loss: the loss, with its own coefficients.
+    """
+
+    layers: tuple[Coefficients, ...]
+    upper: tuple[Coefficients, ...]
+    lower: tuple[Coefficients, ...]
+    gradients: tuple[Coefficients, ...]
+    unit: float
+    decay: float
+    loss: AbstractLossSeries
+
+    @property
+    def order(self) -> int:
+        """p, the degree of the curve."""
+        return self.layers[0].shape[0] - 1
+
+    @property
+    def known(self) -> int:
+        """q, up to which the gradient's coefficients are known."""
+        return self.gradients[0].shape[0] - 1
+
+    def at(self, time: float) -> tuple[Float[np.ndarray, "_ _"], ...]:
+        """The layers of the curve after this time."""
+        return polynomial(self.layers, time / self.unit)
+
+
+def polynomial(
+    layers: Sequence[Coefficients], share: float
+) -> tuple[Float[np.ndarray, "_ _"], ...]:
+    """The layers with these coefficients, by Horner's rule."""
+    found = []
+    for coefficients in layers:
+        value = np.zeros_like(coefficients[0])
+        for each in coefficients[:0:-1]:
+            value = (value + each) * share
+        found.append(coefficients[0] + value)
+    return tuple(found)
+
+
+def expand(
+    layers: Sequence[Float[np.ndarray, "_ _"]],
+    readout: Float[np.ndarray, "_ _"],
+    loss: AbstractLossSeries,
+    decay: float,
+    order: int,
+    known: int,
+    unit: float,
+) -> Series:
+    """The series of the flow that starts at these layers.
+
+    Args:
+        layers: the start, first layer first.
+        readout: R; the identity where there is none.
+        loss: an empty series of the loss.
+        decay: the weight decay.
+        order: p, the degree of the curve.
+        known: q >= p, the order up to which the gradient is computed.
+        unit: the time that all coefficients are scaled with.
+    """
+    depth, outputs = len(layers), readout.shape[1]
+    curve = [np.zeros((known + 1, *layer.shape)) for layer in layers]
+    widths = [layers[0].shape[1], *(layer.shape[0] for layer in layers)]
+    upper = [np.zeros((known + 1, width, outputs)) for width in widths]
+    lower = [np.zeros((known + 1, width, outputs)) for width in widths[:-1]]
+    slopes = [np.zeros_like(each) for each in curve]
+    upper[depth][0] = readout
+    for each, layer in zip(curve, layers, strict=True):
+        each[0] = layer
+    for k in range(known + 1):
+        for j in range(depth, 0, -1):
+            upper[j - 1][k] = _convolved(curve[j - 1].transpose(0, 2, 1), upper[j], k, order)
+        lower[0][k] = loss.extend(upper[0][k].T).T
+        for j in range(1, depth):
+            lower[j][k] = _convolved(curve[j - 1], lower[j - 1], k, order)
+        for j in range(depth):
+            turned = lower[j].transpose(0, 2, 1)
+            slopes[j][k] = _convolved(upper[j + 1], turned, k, k) + decay * curve[j][k]
+            if k < order:
+                curve[j][k + 1] = slopes[j][k] * (-unit / (k + 1))
+    return Series(
+        tuple(each[: order + 1].copy() for each in curve),
+        tuple(upper),
+        tuple(lower),
+        tuple(slopes),
+        unit,
+        decay,
+        loss,
+    )
+
+
+def _convolved(left: Coefficients, right: Coefficients, k: int, last: int) -> np.ndarray:
+    """The sum over i of left[i] right[k - i]; left is zero beyond the order `last`."""
+    end = min(k, last) + 1
+    return np.matmul(left[:end], right[k - end + 1 : k + 1][::-1]).sum(axis=0)
