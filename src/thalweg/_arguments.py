@@ -238,13 +238,18 @@ def _choice(values: tuple[Any, ...]) -> Kind:
 def _sequence(inner: Kind | None) -> Kind:
     def take(name: str, value: Any) -> Any:
         listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        array = hasattr(value, "dtype") and getattr(value, "shape", ()) != ()
+        shape = getattr(value, "shape", None)
+        array = isinstance(shape, tuple) and len(shape) > 0
         found: Any = fit(listed or array, value)
-        if inner is None:
+        if inner is None or _are_plain(found, inner.plain):
             return found
         return tuple(_take(f"{name}[{place}]", inner, each) for place, each in enumerate(found))
 
     return Kind("a list", take)
+
+
+def _are_plain(values: Sequence[Any], plain: type | None) -> bool:
+    return set(map(type, values)) == {plain} and (plain is not int or max(values) < 2**63)
 
 
 def _instance(wanted: type, phrase: str) -> Kind:

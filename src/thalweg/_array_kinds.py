@@ -25,7 +25,7 @@ def kind_of(annotation: Any) -> Kind | None:
         PRNGKeyArray: Kind("a random key", _key),
         ScalarLike: NUMBER,
         float: Kind("one number", lambda name, value: _as_float(_number(name, value))),
-        int: Kind("a whole number", _whole),
+        int: Kind("a whole number", _whole, plain=int),
     }
     return _array(annotation) if hasattr(annotation, "dim_str") else known.get(annotation)
 

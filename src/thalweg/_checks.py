@@ -124,7 +124,7 @@ def require_count(name: str, value: Any, least: int = 1) -> int:
         whole = not isinstance(value, bool | np.ndarray) and int(value) == value
     except (TypeError, ValueError, OverflowError):  # a word, None, NaN, infinity
         whole = False
-    if not whole or not least <= value < 2**63:
+    if not whole or value < least:
         raise InputError(f"`{name}` must be a whole number >= {least}, got {described(value)}.")
     return int(value)
 

@@ -12,10 +12,14 @@ class UnfitError(Exception):
 
 
 class Kind(NamedTuple):
-    """What an argument must be, in words, and how a value of that name becomes one."""
+    """What an argument must be, in words, and how a value of that name becomes one.
+
+    Values of the type `plain` need not be looked at one by one where there are many.
+    """
 
     phrase: str
     take: Callable[[str, Any], Any]
+    plain: type | None = None
 
 
 def fit(fits: bool, value: Any, fix: str = "") -> Any:
