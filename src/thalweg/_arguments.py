@@ -239,7 +239,7 @@ def _sequence(inner: Kind | None) -> Kind:
     def take(name: str, value: Any) -> Any:
         listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
         shape = getattr(value, "shape", None)
-        array = isinstance(shape, tuple) and len(shape) > 0
+        array = hasattr(value, "dtype") and isinstance(shape, tuple) and len(shape) > 0
         found: Any = fit(listed or array, value)
         if inner is None or _are_plain(found, inner.plain):
             return found
