@@ -3,8 +3,10 @@
 import json
 from math import log
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 import thalweg as tw
 import thalweg.cli.critical  # registers the command
+from legends import legend_faults
 from thalweg import InputError
 from thalweg.cli.base import app
 from thalweg.critical import critical_learning_rate
@@ -135,8 +138,30 @@ def test_the_result_is_plain_data_and_a_picture(pair):
     figure = critical_rates({"one": [{"depth": 2, **found}, {"depth": 4, **found}]})
     line = next(each for each in figure.axes[0].lines if each.get_label() == "2 / S_min")
     assert np.allclose(line.get_ydata(), [2.0, 4.0])  # the rate 1 times the depth
+    assert legend_faults(figure) == []
     with pytest.raises(InputError, match="at least one"):
         critical_rates({})
+
+
+def test_predictions_far_from_what_is_shown_are_not_in_the_legend(pair):
+    found = pair[2].to_dict()
+    far = {**found["predictions"][0], "name": "2 / S0", "rate": 1e6}
+    figure = critical_rates({"": [{"depth": 2, **found, "predictions": [far]}]})
+    assert legend_faults(figure) == []
+    assert len(figure.legends[0].get_texts()) == 1  # what was measured
+    plt.close("all")
+
+
+def test_training_at_the_edge_of_stability_is_told(pair):
+    found = pair[2]
+    limits = [each for each in found.predictions if each.name == "2 / least sharpness"]
+    limit = limits[0].rate
+    below = eqx.tree_at(lambda f: f.lowers, found, np.full(found.lowers.shape, 0.9 * limit))
+    assert below.remark == ""
+    above = eqx.tree_at(lambda f: f.lowers, found, np.full(found.lowers.shape, 1.1 * limit))
+    assert f"above 2 / least sharpness = {limit:.4g}" in above.remark
+    assert "trains at the edge of stability" in above.remark
+    assert above.to_dict()["remark"] == above.remark
 
 
 def published_data():

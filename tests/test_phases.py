@@ -1,6 +1,7 @@
 """Phases of runs: constructed ones, real ones whose phase is known, and what must not matter."""
 
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import thalweg as tw
+from legends import legend_faults
 from thalweg import InputError
 from thalweg.figures.phase import _edges, _strips, phase_map
 from thalweg.phases import NO_RUN, Phase, classified, classify
@@ -197,8 +199,26 @@ def test_the_map_shows_the_phases_that_there_are_and_the_boundaries():
     assert {"converged monotonically", "diverged", "oscillating"} <= labels
     assert "stuck at a saddle" not in labels
     line = next(
-        each for each in figure.axes[0].lines if "no minimiser is stable" in str(each.get_label())
+        each
+        for each in figure.axes[0].lines
+        if "no minimiser is linearly stable" in str(each.get_label())
     )
     assert np.allclose(line.get_xdata(), 0.1)  # 2 / 20
     with pytest.raises(InputError, match="`depth`"):
         phase_map(small_grid(), scale="depth")
+
+
+def test_the_legend_of_the_map_lists_what_is_painted():
+    whole = small_grid()
+    assert legend_faults(phase_map(whole)) == []
+    unfinished = whole.assign(phase=whole.phase.where(whole.scale < 0.3))
+    figure = phase_map(unfinished)
+    assert legend_faults(figure) == []
+    assert "no run" in {text.get_text() for text in figure.legends[0].get_texts()}
+    # Its 2 / sharpness is far to the right of the picture.
+    flat = whole.assign(initial_sharpness=("scale", [1e-9, 1e-9]))
+    assert legend_faults(phase_map(flat)) == []
+    sharp = whole.assign(initial_sharpness=("scale", [10.0, 40.0]))
+    labels = {text.get_text() for text in phase_map(sharp).legends[0].get_texts()}
+    assert "2 / sharpness at the start" in labels
+    plt.close("all")

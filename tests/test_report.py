@@ -11,14 +11,17 @@ from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
 
 import thalweg as tw
+from legends import legend_faults
 from thalweg import cli, experiment, report, storage
 from thalweg.experiment import performance
 from thalweg.experiment.pieces import FOLDER
+from thalweg.figures.overview import overview, pictures
 from thalweg.phases import Phase
 from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.report import wording
@@ -231,6 +234,30 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
     assert "What does not apply, and why" in text
     assert experiment.read(written / "experiment.toml") == settings
     assert not list(written.glob("*.part*"))
+
+
+def without_curves(results):
+    """The results with a run and the flow whose weights were not looked at."""
+    blank = results.copy()
+    for name in ("distance", "imbalance", "sharpness"):
+        blank[name] = blank[name].where(blank.learning_rate != 0.1)
+    return blank.drop_vars([name for name in blank if "flow_time" in blank[name].dims])
+
+
+@pytest.mark.parametrize("change", [lambda r: r, without_curves], ids=["all", "less"])
+def test_legends_list_what_is_drawn(results, change):
+    shown = change(results)
+    for name, figure in {**pictures(shown), "overview": overview(shown)}.items():
+        assert legend_faults(figure) == [], name
+    plt.close("all")
+
+
+def test_the_legend_of_the_distance_lists_the_bounds_and_not_the_flow(results):
+    figure = pictures(results)["distance"]
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"certified upper bound", "certified range", "error of the flow"} <= labels
+    assert "flow" not in labels
+    plt.close("all")
 
 
 def test_sentences_follow_the_data(results):

@@ -173,11 +173,13 @@ def _print(found: dict[str, Any]) -> None:
     again = sum(bool(rates) for rates in found["isolated"])
     if again:
         out.print(f"from {again} starts, some larger rates train again", highlight=False)
+    if found["remark"]:
+        out.print(found["remark"], highlight=False, soft_wrap=True)
     table = Table(box=SIMPLE_HEAD)
     table.add_column("prediction", no_wrap=True)
     table.add_column("rate", justify="right", no_wrap=True)
     table.add_column("/ measured", justify="right", no_wrap=True)
-    table.add_column("what it says, or why there is none")
+    table.add_column("meaning, or why there is none")
     for each in found["predictions"]:
         rate, ratio = each["rate"], each["ratio"]
         table.add_row(

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_count, require_positive
 from thalweg._typing import ManyWeights, Weights
-from thalweg.critical.predictions import Prediction, predictions
+from thalweg.critical.predictions import STABILITY_LIMITS, Prediction, predictions
 from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
@@ -53,6 +53,24 @@ class CriticalLearningRate(eqx.Module):
         """From where every start trains to where none does."""
         return float(self.lowers.min()), float(self.uppers.max())
 
+    @property
+    def remark(self) -> str:
+        """Why the measured rate may exceed the limit of linear stability; empty where it does not.
+
+        A rate trains if its loss is below the target, whether or not descent converges.
+        """
+        limits = [each for each in self.predictions if each.name in STABILITY_LIMITS]
+        rates = {each.rate: each.name for each in limits if each.rate is not None}
+        limit = min(rates, default=np.inf)
+        if not self.lower > limit:
+            return ""
+        return (
+            f"The critical learning rate is above {rates[limit]} = {limit:.4g}, where no minimiser "
+            "is linearly stable: between the two, descent does not converge to a minimiser, but "
+            "trains at the edge of stability, oscillating with a loss below the target. That "
+            "counts as training here; a smaller `share` of the excess loss excludes it."
+        )
+
     def prediction(self, name: str) -> Prediction:
         """The prediction of this name."""
         for each in self.predictions:
@@ -83,6 +101,7 @@ class CriticalLearningRate(eqx.Module):
             "lowers": self.lowers.ravel().tolist(),
             "uppers": [_finite(value) for value in self.uppers.ravel().tolist()],
             "isolated": [list(rates) for rates in self.isolated],
+            "remark": self.remark,
             "predictions": [
                 {
                     "name": each.name,
@@ -112,7 +131,9 @@ def critical_learning_rate(
 ) -> CriticalLearningRate:
     """The largest learning rate that still trains from each start, and the predictions for it.
 
-    A rate trains if descent leaves at most `share` of the start's excess loss, see `Criterion`. The
+    A rate trains if descent leaves at most `share` of the start's excess loss, see `Criterion`;
+    whether it converges to a minimiser, or oscillates at the edge of stability with so small a
+    loss, makes no difference, so that it may lie above 2 / least sharpness (`remark` says so). The
     answer depends on the budget: just below the stability limit 2 / S of a minimiser the error
     shrinks by 1 - 2 d per step at the rate (1 - d) 2 / S, so that `steps` find a rate which is
     below the limit by about log(1 / share) / (4 steps), in relative terms, besides what the search

@@ -1,9 +1,10 @@
 """What theory says about the critical learning rate, to stand beside what was measured.
 
-Descent is stable at a minimiser of sharpness S up to the learning rate 2 / S. The predictions
-differ in which sharpness they take: a lower bound for all minimisers (above 2 / S no descent can
-settle at any), that of the minimiser which small starts lead to, that of the one which slow descent
-from this very start finds, or that of the start itself. Certified rates are proven to train.
+Descent is linearly stable at a minimiser of sharpness S up to the learning rate 2 / S. The
+predictions differ in which sharpness they take: a lower bound for all minimisers (above 2 / S none
+is linearly stable), that of the minimiser which small starts lead to, that of the one which slow
+descent from this very start finds, or that of the start itself. Certified rates are proven to
+train.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,6 +32,9 @@ from thalweg.theorems.certificate import Question
 from thalweg.theorems.convergence import LinearRate
 from thalweg.theorems.one_output import DescentConverges
 from thalweg.theorems.step_sizes import LargerSteps, StabilityLimit
+
+STABILITY_LIMITS = ("2 / S_min", "2 / stronger bound", "2 / least sharpness")
+"""The predictions above which no minimiser is linearly stable."""
 
 _SLOWER = 20  # slow descent has the critical rate divided by this
 _SETTLED = 1e-3  # part of the start's excess below which slow descent has arrived
@@ -80,27 +84,27 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
     sources: tuple[tuple[str, str, Callable[[Objective], Any]], ...] = (
         (
             "2 / S_min",
-            "above it no minimiser is stable (marion2024:thm2)",
+            "no minimiser is linearly stable above it (marion2024:thm2)",
             lambda f: minimiser_sharpness_bounds(f).paper,
         ),
         (
             "2 / stronger bound",
-            "above it no minimiser is stable",
+            "no minimiser is linearly stable above it",
             lambda f: minimiser_sharpness_bounds(f).stronger,
         ),
         (
             "2 / least sharpness",
-            "up to it the flattest minimiser is stable, above it none",
+            "the flattest minimiser is linearly stable up to it, none is above it",
             lambda f: least_sharpness(f).sharpness,
         ),
         (
             "2 / S0",
-            "up to it the balanced minimisers are stable, where flows from zero end",
+            "the balanced minimisers, where flows from near zero end, are linearly stable up to it",
             balanced_sharpness,
         ),
         (
             "2 / small-start bound",
-            "up to it the limits of small starts are stable (marion2024:cor3)",
+            "the limits of small starts are linearly stable up to it (marion2024:cor3)",
             lambda f: small_start_sharpness_bounds(f).stronger,
         ),
     )

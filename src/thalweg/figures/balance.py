@@ -4,14 +4,14 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from thalweg.figures.curves import finite, flow_line, line, log_axis, runs
+from thalweg.figures.curves import finite, flow_line, log_axis, run_line, runs
 
 
 def draw_balance(axes: Axes, results: xr.Dataset) -> None:
     """What every gradient flow keeps constant, and descent does not."""
     axes.set_title("Imbalance of consecutive layers")
-    for _, colour, run in runs(results):
-        line(axes, run.time, run.imbalance, color=colour)
+    for rate, colour, run in runs(results):
+        run_line(axes, rate, run.time, run.imbalance, colour)
     flow_line(axes, results, "imbalance")
     values = finite(results, "imbalance")
     values = values[values > 0]
@@ -31,8 +31,8 @@ def draw_balance(axes: Axes, results: xr.Dataset) -> None:
 def draw_alignment(axes: Axes, results: xr.Dataset) -> None:
     """How well each layer passes on what the one before puts out most."""
     axes.set_title("Alignment of consecutive layers, the weakest pair")
-    for _, colour, run in runs(results):
-        line(axes, run.time, run.alignment, color=colour)
+    for rate, colour, run in runs(results):
+        run_line(axes, rate, run.time, run.alignment, colour)
     flow_line(axes, results, "alignment")
     axes.set_ylim(-0.02, 1.04)
     axes.set_yticks(np.linspace(0, 1, 6))

@@ -47,11 +47,12 @@ def critical_rates(panels: Mapping[str, Sequence[Found]], along: str = "depth") 
             1, len(panels), figsize=(1.4 + 4.1 * len(panels), 4.9), sharey=True, squeeze=False,
             layout="constrained",
         )  # fmt: skip
+        shown = _range(found for panel in panels.values() for found in panel)
         for place, (title, found) in zip(axes[0], panels.items(), strict=True):
             _draw_measured(place, found, along)
-            _draw_predictions(place, found, along)
+            _draw_predictions(place, found, along, shown)
             _finish(place, title, found, along)
-        axes[0, 0].set_ylim(*_range(found for panel in panels.values() for found in panel))
+        axes[0, 0].set_ylim(*shown)
         axes[0, 0].set_ylabel(r"learning rate $\times$ depth")
         handles: dict[str, Any] = {}
         for place in axes[0]:
@@ -65,12 +66,15 @@ def critical_rates(panels: Mapping[str, Sequence[Found]], along: str = "depth") 
     return figure
 
 
-def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
+def _draw_predictions(
+    axes: Axes, found: Sequence[Found], along: str, shown: tuple[float, float]
+) -> None:
+    """Those that come into the range that is shown."""
     lines = {name: _line(found, name, along) for name in _LINES}
     flattest = lines[_FLATTEST]
     same = [name for name in _NEAR_IT if _agree(lines[name], flattest)]
     for name, line in lines.items():
-        if line and name not in same:
+        if _is_seen(line, shown) and name not in same:
             colour, dashes = _LINES[name]
             places = sorted(line)
             also = f" (also {', '.join(same)})" if name == _FLATTEST and same else ""
@@ -78,6 +82,11 @@ def _draw_predictions(axes: Axes, found: Sequence[Found], along: str) -> None:
                 places, [line[place] for place in places], color=colour, linestyle=dashes,
                 marker="" if len(places) > 1 else "_", label=name + also,
             )  # fmt: skip
+
+
+def _is_seen(line: dict[float, float], shown: tuple[float, float]) -> bool:
+    """Whether a line, with its points joined, comes into the range."""
+    return bool(line) and min(line.values()) < shown[1] and max(line.values()) > shown[0]
 
 
 def _agree(one: dict[float, float], other: dict[float, float]) -> bool:

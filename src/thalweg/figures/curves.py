@@ -1,4 +1,8 @@
-"""What pictures of a run have in common: colours, the flow's line, the axis of time, the legend."""
+"""What pictures of a run have in common: colours, the flow's line, the axis of time, the legend.
+
+A legend lists what was drawn: every curve has its label, and the legend is made of these. What is
+drawn in the colours of several runs has one entry, in grey (`stand_in`).
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,6 +10,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,6 +22,10 @@ Draw = Callable[[Axes, xr.Dataset], None]
 
 FLOW_LINE: dict[str, Any] = {"color": "black", "linestyle": (0, (1, 1))}
 EDGE_LINE: dict[str, Any] = {"linestyle": "--", "linewidth": 0.9}
+FLOW_LABEL = "flow"
+REFERENCE = "reference"  # marks lines that belong to the axes, such as zero
+STAND_IN = "0.4"  # the colour of a legend's entry that stands for one curve per run
+_RATE = r"$\eta$ = "
 _SIZE = (4.8, 3.5)  # inches: letters stay readable where a phone shows the picture
 
 
@@ -33,7 +42,7 @@ def picture(results: xr.Dataset, draw: Draw) -> Figure:
         figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
         draw(axes, results)
         time_axis(axes, results)
-        handles = [*handles_of_runs(results), *_other_handles(axes)]
+        handles = list(handles_by_label(axes).values())
         figure.legend(
             handles=handles, loc="outside lower center", ncols=_columns(len(handles)),
             columnspacing=1.2, handlelength=1.8,
@@ -41,12 +50,34 @@ def picture(results: xr.Dataset, draw: Draw) -> Figure:
     return figure
 
 
-def handles_of_runs(results: xr.Dataset) -> list[Line2D]:
-    """For the legend: one line per learning rate, and the flow's."""
-    lines = [Line2D([], [], color=c, label=rf"$\eta$ = {rate:g}") for rate, c, _ in runs(results)]
-    if "flow_time" in results.coords:
-        lines.append(Line2D([], [], label="flow", **FLOW_LINE))
-    return lines
+def handles_by_label(*panels: Axes) -> dict[str, Artist]:
+    """For the legend: what was drawn with a label and can be seen, runs first."""
+    found: dict[str, Artist] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            if _is_seen(axes, handle):
+                found.setdefault(label, handle)
+    order = sorted(found, key=lambda label: (not label.startswith(_RATE), label != FLOW_LABEL))
+    return {label: found[label] for label in order}
+
+
+def _is_seen(axes: Axes, handle: Artist) -> bool:
+    """Whether a curve has a point in the picture; a stand-in, which has none at all, counts."""
+    if not isinstance(handle, Line2D):
+        return True
+    x, y = (np.asarray(values, float) for values in handle.get_data())
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    return x.size == 0 or bool(np.any((left <= x) & (x <= right) & (low <= y) & (y <= high)))
+
+
+def is_shared(label: str) -> bool:
+    """Whether a label is that of a run or of the flow, which all panels draw alike."""
+    return label.startswith(_RATE) or label == FLOW_LABEL
+
+
+def stand_in(axes: Axes, label: str, **style: Any) -> None:
+    """The legend's entry of what was drawn in the colour of each run."""
+    axes.plot([], [], color=STAND_IN, label=label, **style)
 
 
 def time_axis(axes: Axes, results: xr.Dataset) -> None:
@@ -56,9 +87,15 @@ def time_axis(axes: Axes, results: xr.Dataset) -> None:
 
 
 def line(axes: Axes, time: Any, values: Any, **style: Any) -> None:
-    """A curve without the records at which nothing was measured."""
+    """A curve without the records at which nothing was measured; none where nothing was."""
     known = np.isfinite(np.asarray(values))
-    axes.plot(np.asarray(time)[known], np.asarray(values)[known], **style)
+    if known.any():
+        axes.plot(np.asarray(time)[known], np.asarray(values)[known], **style)
+
+
+def run_line(axes: Axes, rate: float, time: Any, values: Any, color: Any) -> None:
+    """The curve of a run."""
+    line(axes, time, values, color=color, label=f"{_RATE}{rate:g}")
 
 
 def log_axis(axes: Axes, low: float, high: float) -> None:
@@ -72,7 +109,8 @@ def log_axis(axes: Axes, low: float, high: float) -> None:
 def flow_line(axes: Axes, results: xr.Dataset, name: str) -> None:
     """The flow's curve, where there is one."""
     if f"flow_{name}" in results:
-        line(axes, results.flow_time, results[f"flow_{name}"], zorder=3, **FLOW_LINE)
+        style = {"zorder": 3, "label": FLOW_LABEL, **FLOW_LINE}
+        line(axes, results.flow_time, results[f"flow_{name}"], **style)
 
 
 def finite(results: xr.Dataset, name: str) -> np.ndarray:
@@ -89,11 +127,6 @@ def _columns(entries: int) -> int:
     """As many as a narrow picture has room for, with rows that are evenly filled."""
     rows = -(-entries // 4)
     return -(-entries // rows)
-
-
-def _other_handles(axes: Axes) -> list[Any]:
-    handles, labels = axes.get_legend_handles_labels()
-    return list(dict(zip(labels, handles, strict=True)).values())
 
 
 def _colours(results: xr.Dataset) -> list[Any]:

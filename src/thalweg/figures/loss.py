@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from thalweg.figures.curves import finite, flow_line, line, log_axis, runs
+from thalweg.figures.curves import finite, flow_line, log_axis, run_line, runs
 
 _FLOOR = 1e-30  # below this an excess is rounding
 _NAMES = {"cross_entropy": "cross-entropy (nats)", "square": "square loss"}
@@ -15,8 +15,8 @@ def draw_loss(axes: Axes, results: xr.Dataset) -> None:
     known = bool(results.minimum.notnull())
     axes.set_title("Loss above its minimum" if known else "Loss")
     _draw_proven(axes, results)
-    for _, colour, run in runs(results):
-        line(axes, run.time, np.maximum(run.excess, _FLOOR), color=colour)
+    for rate, colour, run in runs(results):
+        run_line(axes, rate, run.time, np.maximum(run.excess, _FLOOR), colour)
     flow_line(axes, results, "excess")
     values = finite(results, "excess")
     values = values[values > 0]
@@ -39,5 +39,5 @@ def _draw_proven(axes: Axes, results: xr.Dataset) -> None:
     if bool(useful.sum() > 1):
         axes.fill_between(
             run.time, np.maximum(low, _FLOOR), high, where=useful.values, color="0.5", alpha=0.3,
-            linewidth=0, label="proven for the flow",
+            linewidth=0, label="certified for the flow",
         )  # fmt: skip

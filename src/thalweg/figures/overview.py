@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from thalweg.figures.balance import draw_alignment, draw_balance
-from thalweg.figures.curves import Draw, handles_of_runs, picture, time_axis
+from thalweg.figures.curves import Draw, handles_by_label, is_shared, picture, time_axis
 from thalweg.figures.distance import draw_distance
 from thalweg.figures.loss import draw_loss
 from thalweg.figures.spectrum import draw_sharpness, draw_smallest
@@ -27,11 +27,12 @@ def overview(results: xr.Dataset) -> Figure:
             len(chosen), 1, figsize=(7.2, 0.8 + 2.6 * len(chosen)), sharex=True,
             layout="constrained", squeeze=False,
         )  # fmt: skip
-        handles = handles_of_runs(results)
         for axes, draw in zip(panels[:, 0], chosen, strict=True):
             draw(axes, results)
             _small_legend(axes)
         time_axis(panels[-1, 0], results)
+        found = handles_by_label(*panels[:, 0])
+        handles = [handle for label, handle in found.items() if is_shared(label)]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
         figure.suptitle(_headline(results), fontsize=10.5, x=0.01, ha="left")
     return figure
@@ -58,9 +59,12 @@ def _drawn(results: xr.Dataset) -> dict[str, Draw]:
 
 
 def _small_legend(axes: Axes) -> None:
-    """What a panel shows besides the runs."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
+    """What a panel shows besides the runs and the flow."""
+    others = [each for label, each in handles_by_label(axes).items() if not is_shared(label)]
+    if others:
+        axes.legend(
+            handles=others, loc="best", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none"
+        )
 
 
 def _headline(results: xr.Dataset) -> str:

@@ -32,7 +32,7 @@ _MOST_PARTS = 24  # of a cell: finer shares are not seen
 _BOUNDARIES = {
     "paper_sharpness_bound": (r"$2/S_{\min}$, marion2024", (0, (1, 1.2))),
     "stronger_sharpness_bound": (
-        "2 / stronger bound: beyond it no minimiser is stable",
+        "2 / stronger bound: no minimiser is linearly stable above it",
         (0, (5, 1.5)),
     ),
 }
@@ -65,9 +65,10 @@ def phase_map(results: xr.Dataset, rate: str = "learning_rate", scale: str = "sc
     parts = int(np.prod([results.sizes[name] for name in others]))
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 5.4), layout="constrained")
-        _draw_cells(axes, results, (rate, scale), shares, min(parts, _MOST_PARTS), order, meanings)
+        parts_drawn = min(parts, _MOST_PARTS)
+        missing = _draw_cells(axes, results, (rate, scale), shares, parts_drawn, order, meanings)
         _draw_boundaries(axes, results, scale)
-        _explain(axes, scale, parts, [meanings[value] for value in order])
+        _explain(axes, scale, parts, [meanings[value] for value in order], missing)
     return figure
 
 
@@ -79,7 +80,8 @@ def _draw_cells(
     parts: int,
     order: list[int],
     meanings: dict[int, str],
-) -> None:
+) -> bool:
+    """Paints them, and says whether a part of one is left blank, because it has no run."""
     rates, scales = (np.asarray(results[name].values, float) for name in names)
     columns, rows = _edges(rates), _edges(scales)
     # Each cell is cut into as many strips as it has runs, all of one phase side by side.
@@ -101,6 +103,7 @@ def _draw_cells(
         axes.set_yscale("log")
     axes.set_xlim(columns[0], columns[-1])
     axes.set_ylim(rows[0], rows[-1])
+    return bool((painted < 0).any())
 
 
 def _strips(
@@ -143,15 +146,16 @@ def _draw_boundaries(axes: Axes, results: xr.Dataset, scale: str) -> None:
             lines = 2 / bound.values
         else:
             lines = np.full(results.sizes[scale], 2 / float(bound.median()))
-        if low < lines[0] < high:
+        if np.any((low < lines) & (lines < high)):
             _line(axes, lines, _span(axes, results, scale), label, dashes)
     start = _start_sharpness(results)
     if start is None or scale not in start.dims:
         return
-    # The median over starts; where the start is flat it lies to the right of the picture.
+    # The median over starts; where all starts are flat it lies to the right of the picture.
     curve = 2 / start.median([each for each in start.dims if each != scale]).clip(min=1e-300)
     values = np.asarray(results[scale].values, float)
-    _line(axes, curve.values, values, "2 / sharpness at the start", "-")
+    if np.any((low < curve.values) & (curve.values < high)):
+        _line(axes, curve.values, values, "2 / sharpness at the start", "-")
 
 
 def _span(axes: Axes, results: xr.Dataset, scale: str) -> Float[np.ndarray, " cells"]:
@@ -174,15 +178,17 @@ def _start_sharpness(results: xr.Dataset) -> xr.DataArray | None:
     return None
 
 
-def _explain(axes: Axes, scale: str, parts: int, found: list[str]) -> None:
+def _explain(axes: Axes, scale: str, parts: int, found: list[str], missing: bool) -> None:
     divided = f"; each cell is divided among its {parts} runs" if parts > 1 else ""
-    axes.set_title(f"What became of gradient descent{divided}")
+    axes.set_title(f"Outcome of gradient descent{divided}")
     axes.set_xlabel(r"learning rate $\eta$")
     axes.set_ylabel("start scale" if scale == "scale" else scale.replace("_", " "))
     patches: list[Any] = [
         Patch(facecolor=_COLOURS.get(name, _UNKNOWN), label=name.replace("_", " "))
         for name in found
     ]
+    if missing:
+        patches.append(Patch(facecolor="white", edgecolor="0.6", label="no run"))
     lines, labels = axes.get_legend_handles_labels()
     figure = axes.figure
     figure.legend(

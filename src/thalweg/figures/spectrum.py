@@ -4,7 +4,16 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from thalweg.figures.curves import EDGE_LINE, finite, flow_line, line, log_axis, runs
+from thalweg.figures.curves import (
+    EDGE_LINE,
+    REFERENCE,
+    finite,
+    flow_line,
+    log_axis,
+    run_line,
+    runs,
+    stand_in,
+)
 from thalweg.quantities import QUANTITIES
 
 _FAR = 30  # an edge this many times above all that was measured would flatten the rest
@@ -15,14 +24,16 @@ def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
     axes.set_title("Sharpness: the largest Hessian eigenvalue")
     values = finite(results, "sharpness")
     highest = values.max(initial=1e-12)
-    top = highest
+    top, edges = highest, False
     for rate, colour, run in runs(results):
-        line(axes, run.time, run.sharpness, color=colour)
+        run_line(axes, rate, run.time, run.sharpness, colour)
         if 2 / rate <= _FAR * highest:
+            edges = True
             axes.axhline(2 / rate, color=colour, **EDGE_LINE)
             top = max(top, 2 / rate)
     flow_line(axes, results, "sharpness")
-    axes.plot([], [], color="0.4", label=r"edge, 2/$\eta$", **EDGE_LINE)
+    if edges:
+        stand_in(axes, r"edge, 2/$\eta$", **EDGE_LINE)
     _draw_theory(axes, results)
     positive = values[values > 0]
     least = float(results.least_sharpness)
@@ -34,9 +45,9 @@ def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
 def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
     """The smallest eigenvalue; below zero the loss is not convex."""
     axes.set_title("The smallest Hessian eigenvalue")
-    axes.axhline(0, color="0.7", linewidth=0.8)
-    for _, colour, run in runs(results):
-        line(axes, run.time, run.smallest_eigenvalue, color=colour)
+    axes.axhline(0, color="0.7", linewidth=0.8, gid=REFERENCE)
+    for rate, colour, run in runs(results):
+        run_line(axes, rate, run.time, run.smallest_eigenvalue, colour)
     flow_line(axes, results, "smallest_eigenvalue")
     values = finite(results, "smallest_eigenvalue")
     low, high = values.min(initial=0.0), values.max(initial=0.0)
