@@ -4,7 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from labels import faults, text_faults
 
+from thalweg._checks import InputError
 from thalweg.theorems import (
     AbstractTheorem,
     Answer,
@@ -14,14 +16,15 @@ from thalweg.theorems import (
     Question,
     Verdict,
 )
-from thalweg.theorems.certificate import requirement, rounding, sorted_by_strength
+from thalweg.theorems.certificate import identity, requirement, rounding, sorted_by_strength
+from thalweg.theorems.claim import split_label
 from thalweg.theorems.sampling import Proportion
 
 GOOD, CLOSE, BAD, UNKNOWN = (
-    Claim("good", 0.0, 1.0, 0.1),
-    Claim("close", 1.0, 1.05, 0.1),
-    Claim("bad", 1.0, 0.0, 0.1),
-    Claim("unknown", nan, 1.0, 0.1),
+    Claim("good <= 1", 0.0, 1.0, 0.1),
+    Claim("close <= 1.05", 1.0, 1.05, 0.1),
+    Claim("bad <= 0", 1.0, 0.0, 0.1),
+    Claim("unknown <= 1", nan, 1.0, 0.1),
 )
 
 
@@ -46,7 +49,7 @@ def test_the_verdict_follows_from_the_claims(assumptions, conclusions, verdict):
 
 
 def test_nan_at_one_step_never_confirms():
-    claim = Claim("at every step", np.array([0.0, nan, 0.0]), 1.0)
+    claim = Claim("at every step: x <= 1", np.array([0.0, nan, 0.0]), 1.0)
     assert not claim.holds
     assert not claim.holds_clearly
     assert not claim.fails
@@ -60,7 +63,7 @@ def test_a_resolution_without_limit_confirms_nothing():
 
 
 def test_a_claim_about_no_step_confirms_nothing():
-    claim = Claim("at late steps", np.zeros(0), 1.0, np.zeros(0))
+    claim = Claim("at late steps: x <= 1", np.zeros(0), 1.0, np.zeros(0))
     certificate = Certificate("paper:thm", "title", (GOOD,), (claim,))
     assert certificate.verdict is Verdict.UNDECIDED
     assert "nan" in str(certificate)
@@ -93,7 +96,7 @@ def test_rounding_covers_the_largest_of_the_values():
 
 def test_plain_data_survives_json_beyond_floating_point():
     answers = (Answer(Question.LEARNING_RATE, Magnitude(-3000.0)),)
-    claims = (Claim("tiny", Magnitude(-3000.0), 1.0), requirement("linear", True))
+    claims = (Claim("tiny <= 1", Magnitude(-3000.0), 1.0), requirement("linear", True))
     data = json.loads(Certificate("p:t", "title", claims, (), answers).to_json())
     assert data["answers"][0]["value"] == "1.31e-1303"
     assert data["assumptions"][0]["lesser"] == "1.31e-1303"
@@ -150,6 +153,98 @@ def test_a_proportion_covers_the_true_probability():
     low, high = found.interval
     assert binom.sf(299, 1000, low) == pytest.approx(0.0005, rel=1e-6)
     assert binom.cdf(300, 1000, high) == pytest.approx(0.0005, rel=1e-6)
-    assert found.at_least("p >= 0.3", 0.31).holds  # within the noise
-    assert found.at_least("p >= 0.4", 0.4).fails
+    assert found.at_least("0.31 <= p", 0.31).holds  # within the noise
+    assert found.at_least("0.4 <= p", 0.4).fails
     assert found.at_most("p <= 0.2", 0.2).fails
+
+
+@pytest.mark.parametrize(
+    ("claim", "text"),
+    [
+        (Claim("x <= 1", 0.5, 1.0), "0.5 <= 1"),
+        (Claim("x <= 0", 1.58e-9, 0.0, 1.97e-9), "1.58e-09 <= 0 within 2e-09"),
+        (Claim("x <= 0", 1.58e-9, 0.0, 1e-9), "1.58e-09 <= 0"),
+        (Claim("x <= y", 0.0, 0.0), "0 <= 0 (equal)"),
+        (Claim("x < y", 0.0, 0.0), "0 < 0"),
+        (Claim("x < y", 0.0, 0.0, 1e-12), "0 < 0 within 1e-12"),
+        (Claim("x <= y", 1.00001, 1.0), "1.00001 <= 1"),
+        (Claim("x <= y", 1.0, 1 + 1e-12), "1 <= 1, less by 1.1e-12"),
+        (Claim("x <= 1", nan, 1.0), "nan <= 1, not a number"),
+        (Claim("x <= y", Magnitude(-3000.0), 1.0), "1.31e-1303 <= 1"),
+        (
+            Claim("x <= y", Magnitude(1e-9), 1.0, 1e-8),
+            "1 <= 1, more by a factor 1 + 1.1e-09, within a factor 1 + 1.1e-08",
+        ),
+        (identity("x = y", 1.58e-9, 1.97e-9), "differ by 1.58e-09, within 2e-09"),
+        (identity("x = y", 0.3, 1e-9), "differ by 0.3, more than 1e-09"),
+        (identity("x = y", 0.0, 1e-9), "equal"),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_claim_says_why_it_was_decided_so(claim, text):
+    assert claim.describe_sides() == text
+    assert not list(text_faults(claim, assumed=False))
+    assert requirement("linear", False).describe_sides() == "no"
+
+
+def test_an_assumption_that_is_too_close_to_call_says_so():
+    assert CLOSE.describe_sides(clearly=True) == "1 <= 1.05, too close to call within 0.1"
+    assert CLOSE.describe_sides() == "1 <= 1.05"
+
+
+def test_strict_claims_are_those_whose_label_is():
+    zero = Claim("0 < c", 0.0, 0.0)
+    assert zero.fails
+    assert not zero.holds
+    assert not zero.holds_clearly
+    rounded = Claim("0 < c", 0.0, 0.0, 1e-12)  # cannot be told from a positive number
+    assert rounded.holds
+    assert not rounded.fails
+    assert not rounded.holds_clearly
+    assert Claim("0 < c", 0.0, 5e-324).holds_clearly
+    assert Claim("0 <= c", 0.0, 0.0).holds_clearly
+
+
+def test_the_place_that_is_shown_is_the_one_that_decided():
+    lesser, resolution = np.array([0.0, 1e-8, 1e-10]), np.array([0.0, 1e-6, 1e-12])
+    broken = Claim("x <= 0", lesser, 0.0, resolution)  # the second is within its tolerance
+    assert broken.fails
+    assert broken.worst() == (1e-10, 0.0)
+    assert broken.to_dict()["resolution"] == 1e-12
+    kept = Claim("x <= 0", lesser, 0.0, 1e-7)
+    assert kept.describe_sides() == "1e-08 <= 0 within 1e-07"
+    start = Claim("l(t) <= l(0)", np.array([1.0, 0.25, 0.5]), 1.0)  # equal at the start, of course
+    assert start.describe_sides() == "0.5 <= 1"
+    assert start.describe_margin() == "+0.5"
+    assert start.margin == 0
+
+
+@pytest.mark.parametrize("label", ["good", "a <= b <= c", "P(x <= 1)", "x >= 1"])
+def test_a_label_without_one_relation_is_refused(label):
+    with pytest.raises(InputError, match="must have one of <=, < and = outside of brackets"):
+        Claim(label, 0.0, 1.0)
+
+
+def test_labels_are_split_outside_of_brackets():
+    label = "1e-6 <= P(|V|^2 <= s^2 (d - 2)), in 5 draws"
+    assert split_label(label) == ("1e-6", "<=", "P(|V|^2 <= s^2 (d - 2)), in 5 draws")
+
+
+@pytest.mark.parametrize(
+    ("claim", "fault"),
+    [
+        (Claim("R(W(0)) <= R(0)", 0.000852, -0.0133), "must not be negative"),
+        (Claim("|W_j| <= 1", -1.0, 1.0), "must not be negative"),
+        (Claim("x <= 2/3", 0.5, 0.5), "2/3 is shown as"),
+        (Claim("0.5 <= P(x)", 0.5, 1.5), "must be a probability"),
+        (Claim("-2 <= nu^", -2.0, 1.5), "must be a cosine"),
+    ],
+)
+def test_sides_that_the_label_does_not_name_are_noticed(claim, fault):
+    certificate = Certificate("paper:thm", "title", (), (claim,))
+    assert any(fault in each for each in faults(certificate))
+
+
+def test_one_name_has_one_value_in_a_certificate():
+    claims = (Claim("S <= 3", 2.0, 3.0), Claim("1 <= S", 1.0, 2.5))
+    (fault,) = faults(Certificate("paper:thm", "title", (), claims))
+    assert "another claim has other values of S" in fault

@@ -195,8 +195,8 @@ def test_each_assumption_can_be_missed():
     stretched = nearly_balanced(layers, [layers[0], -layers[1]], 1.01 * delta)
     far = balanced(target + np.eye(2, 3), widths)
     cases = {
-        "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N))": (fast, -log(1.01)),
-        "imbalance <= delta = c^2 / (256 N^3 F^p)": (
+        "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N)) / steepness": (fast, -log(1.01)),
+        "imbalance <= c^2 / (256 N^3 F^p)": (
             case_of(widths, target, stretched),
             -delta / 100,
         ),

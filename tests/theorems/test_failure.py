@@ -68,7 +68,7 @@ def test_the_corrected_factor_is_the_least_for_its_proof(depth, binding):
     """At small eta the last condition, eta B^(2N-1) >= 20 C, decides A: an equality at t = 1."""
     claims = DoublyExponentialGrowth().check(Unbalanced(depth, 0.1, 0.9)).conclusions
     growth = claims[3]
-    assert growth.statement == "log 20 C <= log eta B^(2N-1)"
+    assert growth.statement == "log (20 C(t)) <= log (eta B(t)^(2N-1))"
     # A is enlarged by 1e-9, which its power 2N - 2 multiplies.
     assert (0 <= growth.margin <= 1e-8) is binding
 
@@ -132,7 +132,7 @@ def test_theorem_one_refuses_the_diverging_start_for_its_imbalance():
     case = trapped(trap, learning_rate=eta)
     certificate = LinearRate().check(case)
     assert certificate.verdict is Verdict.NOT_APPLICABLE
-    assert certificate.first_failure.statement.startswith("imbalance <= delta")
+    assert certificate.first_failure.statement.startswith("imbalance <= c^2")
     a = float(adversarial.divergence_factor(2, eta, c))
     # c^(2/N) (A^2 - A^-2); the allowed delta is far below its rounding.
     np.testing.assert_allclose(certificate.first_failure.lesser, c * (a**2 - a**-2), rtol=1e-12)

@@ -12,7 +12,16 @@ import pytest
 import thalweg as tw
 from thalweg import experiment
 from thalweg.network import Convolution, Dense, SharedNetwork
-from thalweg.theorems import Case, Question, RandomStart, Verdict, certify_case, simulate
+from thalweg.theorems import (
+    Answer,
+    Case,
+    Question,
+    RandomStart,
+    Verdict,
+    certify_case,
+    simulate,
+)
+from thalweg.theorems.certificate import Place
 from thalweg.theorems.guarantees import theorems_about_cases
 from thalweg.theorems.measured import measure
 
@@ -118,12 +127,14 @@ def test_what_is_promised_is_kept(white_case):
     assert sum(bool(each.conclusions) for each in found.applying) >= 5
     measured = measure(case)
     for answer, owner in found.answers(Question.TIME):
-        assert float(answer.value) >= measured[Question.TIME], owner.reference
+        assert float(answer.value) >= measured.beside(answer), owner.reference
     for answer, owner in found.answers(Question.LEAST_SHARPNESS):
-        assert float(answer.value) <= measured[Question.LEAST_SHARPNESS] * (1 + 1e-6), owner
+        assert float(answer.value) <= measured.beside(answer) * (1 + 1e-6), owner
     for answer, owner in found.answers(Question.DISTANCE):
-        assert float(answer.value) >= measured[Question.DISTANCE], owner.reference
-    assert "Promised against measured" in str(found)
+        assert float(answer.value) >= measured.beside(answer), owner.reference
+    for answer, owner in found.answers(Question.CURVATURE):
+        assert float(answer.value) <= measured.beside(answer) + 1e-12, owner.reference
+    assert "Conclusions against measurements" in str(found)
 
 
 def test_without_a_time_there_is_nothing_to_simulate(white_case):
@@ -184,4 +195,40 @@ def test_a_saddle_is_not_measured_as_a_minimiser():
     objective = tw.Objective(deep, tw.TargetMatrix([1.0, 0.0]))
     weights = tuple(1e-4 * np.ones(shape) for shape in deep.shapes)
     case = simulate(Case(objective, weights, time=1.0))
-    assert Question.LEAST_SHARPNESS not in measure(case)
+    for place in Place:
+        assert measure(case).beside(Answer(Question.LEAST_SHARPNESS, 0.0, place=place)) is None
+
+
+def test_what_is_measured_is_measured_where_the_bound_speaks_of():
+    """Oracle: dense Hessians at the very points; the flow moves to where the loss curves more."""
+    network = tw.LinearNetwork([2, 2, 2, 1])
+    objective = tw.Objective(network, tw.TargetMatrix([3.0, 1.0]))
+    start = tuple(0.25 * np.ones(shape) for shape in network.shapes)
+    run = tw.descend(objective, start, learning_rate=0.01, steps=300)
+    exact = tw.flow(objective, start, times=run.times)
+    measured = measure(Case(objective, start, 0.01, run=run, flow=exact))
+
+    def smallest(point):
+        return float(tw.smallest_eigenvalue(objective, point).value)
+
+    along = [smallest(tuple(array[k] for array in exact.weights)) for k in range(len(run.times))]
+    beside = {
+        place: measured.beside(Answer(Question.CURVATURE, 0.0, place=place)) for place in Place
+    }
+    # The eigenvalues of matrices of order one are known to rounding.
+    assert beside[Place.START] == pytest.approx(smallest(start), abs=1e-9)
+    assert beside[Place.FLOW] == pytest.approx(min(along), abs=1e-9)
+    assert beside[Place.FLOW] < beside[Place.START] - 0.1
+    gaps = tw.distance(run, exact)
+    short, whole = (
+        measured.beside(Answer(Question.DISTANCE, 0.0, until=time)) for time in (run.times[9], 1e9)
+    )
+    assert short == pytest.approx(gaps[:10].max(), rel=1e-12)
+    assert whole == pytest.approx(gaps.max(), rel=1e-12)
+    assert short < whole
+
+
+def test_a_run_of_another_rate_measures_nothing():
+    run = tw.descend(ONE, START, learning_rate=0.1, steps=30)
+    case = Case(ONE, START, 0.2, target_loss=10.0, run=run)
+    assert measure(case).beside(Answer(Question.ITERATIONS, 0.0)) is None

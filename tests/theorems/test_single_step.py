@@ -76,7 +76,7 @@ def test_a_single_step_needs_its_assumptions():
     good = Step(layers, target, 0.9, eta)
     assert SingleStep().check(good).verdict is Verdict.CONFIRMED
     broken = {
-        "eta <= c^(4 - 2/N) / ...": replace(good, learning_rate=1.1 * eta),
+        "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N))": replace(good, learning_rate=1.1 * eta),
         "c <= sigma_min(W)": replace(good, margin=1.2, learning_rate=eta),
         "|G|_2 <= F": replace(good, weights=(3 * np.eye(2), np.eye(2))),
         "imbalance <= 2 delta": replace(good, weights=(1.01 * np.eye(2), np.eye(2))),

@@ -369,7 +369,7 @@ def test_a_broken_assumption_is_named(theorem):
     assert certificate.first_failure.margin == pytest.approx(-8.6)
     short = tw.Objective(objective.network, tw.TargetMatrix([0.5, 0.5, 0.5]))
     failure = theorem.check(Case(short, start)).first_failure
-    assert failure.statement == "1 <= |w|"
+    assert failure.statement == "1 <= |w| + rounding"
     assert failure.margin < 0
 
 

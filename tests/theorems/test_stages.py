@@ -89,8 +89,8 @@ def test_every_lemma_holds_on_every_ray(ray):
 @pytest.mark.parametrize(
     ("ray", "statement", "margin"),
     [
-        (Ray(3, 0.5, 0.3), "|w(0)| <= 0.2 |target|", -0.3),
-        (Ray(3, 0.1, -1.0), "w(0) is not antiparallel to the target: -1 < nu", -1e-12),
+        (Ray(3, 0.5, 0.3), "|w(0)| / |target| <= 0.2", -0.3),
+        (Ray(3, 0.1, -1.0), "w(0) is not antiparallel to the target: -1 + 1e-12 <= nu", -1e-12),
         (Ray(1, 0.1, 0.3), "2 <= depth", -1.0),
         (Ray(3, 0.0, 0.0), "the product is not zero", -1.0),
     ],

@@ -42,29 +42,33 @@ def _answers(question: Question, found: Guarantees, measured: Measured) -> Plain
             "value": readable(answer.value),
             "statement": owner.reference,
             "title": owner.title,
+            "measured": _readable(measured.beside(answer)),
             "condition": answer.condition,
             "margin": _tightest(owner),
         }
         for answer, owner in found.answers(question)
     ]
-    known = readable(measured[question]) if question in measured else None
-    return {"question": question.phrase, "measured": known, "rows": rows}
+    return {"question": question.phrase, "rows": rows}
+
+
+def _readable(value: float | None) -> str:
+    return "" if value is None else readable(value)
 
 
 def _tightest(certificate: Certificate) -> str:
-    """The assumption with the least room, as a share of its larger side; its margin in words."""
+    """The assumption with the least margin, as a share of its larger side; that in words."""
     # A margin of zero is that of an equation, such as a width that must be one.
     claims = [each for each in certificate.assumptions if not each.whether and each.margin != 0]
     if not claims:
         return ""
 
-    def room(claim: Any) -> float:
+    def share(claim: Any) -> float:
         if claim.logarithmic:
             return claim.margin
         lesser, greater = (abs(float(side)) for side in claim.worst())
         return claim.margin / max(lesser, greater, 1e-300)
 
-    claim = min(claims, key=room)
+    claim = min(claims, key=share)
     return f"{claim.describe_margin()} ({claim.statement})"
 
 
@@ -74,7 +78,8 @@ def _refused(certificates: list[Certificate]) -> list[Plain]:
     for each in certificates:
         broken = each.first_failure
         assert broken is not None  # it does not apply
-        reason = broken.statement, broken.describe_sides(), broken.describe_margin()
+        sides = broken.describe_sides(clearly=broken in each.assumptions)
+        reason = broken.statement, sides, broken.describe_margin()
         reasons.setdefault(reason, []).append(each.reference)
     return [
         {"needs": needs, "is": sides, "margin": margin, "statements": names}

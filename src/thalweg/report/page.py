@@ -101,25 +101,30 @@ def _certificates(results: xr.Dataset) -> str:
         "<h2>What is guaranteed</h2>",
         f"<p>Published statements, checked for the run at η = {found['learning_rate']:g} with a "
         f"target loss of {found['target_loss']:.3g}; the strongest answer to each question first. "
-        "<em>Room</em> is the margin of the assumption that holds most narrowly.</p>",
+        "<em>Margin</em> is that of the assumption that holds most narrowly.</p>",
     ]
     for each in found["answers"]:
-        parts.append(f"<h3>{_capital(escape(each['question']))}{_measured(each)}</h3>")
+        parts.append(f"<h3>{_capital(escape(each['question']))}</h3>")
         parts.append(_table(_answers(each["rows"])))
     if not found["answers"]:
         parts.append("<p>None of them applies here.</p>")
     if found["compared"]:
         rows = [
-            {"by": r["statement"], "promise": r["claim"], "is": r["is"], "verdict": r["verdict"]}
-            for r in found["compared"]
+            {
+                "source": row["statement"],
+                "conclusion": row["claim"],
+                "values": row["is"],
+                "verdict": row["verdict"],
+            }
+            for row in found["compared"]
         ]
-        parts.append(_folded(f"Promised against measured ({len(rows)})", _table(rows)))
+        parts.append(_folded(f"Conclusions against measurements ({len(rows)})", _table(rows)))
     rows = [
         {
-            "would need": row["needs"],
-            "is": row["is"],
+            "assumption": row["needs"],
+            "values": row["is"],
             "margin": row["margin"],
-            "for": ", ".join(row["statements"]),
+            "source": ", ".join(row["statements"]),
         }
         for row in found["refused"]
     ]
@@ -135,20 +140,16 @@ def _answers(rows: list[dict[str, Any]]) -> Rows:
         again = row["statement"] == last
         told.append(
             {
-                "value": row["value"],
-                "by": row["statement"],
-                "which says that": "" if again else row["title"],
-                "here": row["condition"],
-                "room": "" if again else row["margin"],
+                "bound": row["value"],
+                "measured": row["measured"],
+                "source": row["statement"],
+                "statement": "" if again else row["title"],
+                "condition": row["condition"],
+                "margin": "" if again else row["margin"],
             }
         )
         last = row["statement"]
     return told
-
-
-def _measured(answers: Mapping[str, Any]) -> str:
-    known = answers["measured"]
-    return "" if known is None else f' <span class="soft">(measured: {escape(known)})</span>'
 
 
 def _origin(results: xr.Dataset) -> str:

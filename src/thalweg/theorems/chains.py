@@ -12,7 +12,7 @@ changes neither the law nor W_1 W_1^T, and turns the product by O.
 """
 
 from dataclasses import dataclass
-from math import inf, prod, sqrt
+from math import prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -184,7 +184,7 @@ class SmallBall(AbstractTheorem[GaussianChain]):
         shares = [Proportion.of(found <= radius**subject.depth) for radius in radii]
         lesser = np.array([share.estimate for share in shares])
         noise = lesser - np.array([share.interval[0] for share in shares])
-        statement = "P(|g| <= e sqrt(Var g)) <= C_0 N e^(1/N)"
+        statement = f"P(|g| <= e sqrt(Var g)) <= C_0 N e^(1/N), in {self.samples} draws"
         return (Claim(statement, lesser, self.constant * subject.depth * radii, noise),)
 
 
@@ -214,8 +214,8 @@ class NormOfProduct(AbstractTheorem[GaussianChain]):
     def assumptions(self, subject: GaussianChain, /) -> tuple[Claim, ...]:
         return (
             _one_output(subject),
-            Claim("0 < C_2", np.finfo(float).tiny, self.confidence),
-            Claim("C_2 < 1", self.confidence, np.nextafter(1.0, -inf)),
+            Claim("0 < C_2", 0.0, self.confidence),
+            Claim("C_2 < 1", self.confidence, 1.0),
         )
 
     @override
@@ -264,10 +264,15 @@ class RotationInvariance(AbstractTheorem[GaussianChain]):
         if subject.depth > 1:
             imbalances = largest_imbalance(layers)
             correlations["the imbalance"] = _rank_correlation(squares, imbalances)
+        most = f"{CONFIDENCE:.1%} quantile"
         return (
-            Claim("|cdf of cos^2 - Beta| <= 0", _distance(squares, law), 0.0, noise),
+            Claim(f"max |cdf of cos^2 - Beta| <= its {most}", _distance(squares, law), noise),
             *(
-                Claim(f"|rank correlation of cos^2 and {name}| <= 0", abs(value), 0.0, together)
+                Claim(
+                    f"|rank correlation of cos^2 and {name}| <= {most} of chance",
+                    abs(value),
+                    together,
+                )
                 for name, value in correlations.items()
             ),
         )

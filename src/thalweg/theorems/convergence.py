@@ -38,9 +38,6 @@ from thalweg.theorems.certificate import (
 )
 from thalweg.theorems.magnitude import Magnitude, Number
 
-LEAST = np.finfo(float).tiny
-"""What a number must be at least in order to be positive."""
-
 
 @dataclass(frozen=True, eq=False)
 class Guarantee:
@@ -101,20 +98,21 @@ def guarantee_claims(case: Case) -> tuple[Claim, ...]:
         return claims
     start = start_of(case)
     c, known = start.margin, start.margin_resolution
-    claims = (*claims, Claim("0 < c, the deficiency margin", LEAST, c, known))
+    claims = (*claims, Claim("0 < c, the deficiency margin", 0.0, c, known))
     if c <= 0:
         return claims
     guarantee, eta = Guarantee(start.depth, start.norm, c), learning_rate_of(case)
     imbalance = float(largest_imbalance(start.layers))
     # Where every entry cancels exactly, as for the identity, there is nothing to be unsure of.
     noise = float(start.imbalance_resolution) if imbalance > 0 else 0.0
-    statement = "imbalance <= delta = c^2 / (256 N^3 F^p)"
+    statement = "imbalance <= c^2 / (256 N^3 F^p)"
     claims = (*claims, Claim(statement, imbalance, float(guarantee.imbalance), noise))
     if eta is None:
         return claims
     relative = 6 * log1p(known / c) + float(rounding(1.0))
-    statement = "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N))"
-    return (*claims, Claim(statement, eta, guarantee.learning_rate, relative))
+    statement = "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N)) / steepness"
+    steep = steepness(case)
+    return (*claims, Claim(statement, eta / steep, guarantee.learning_rate / steep, relative))
 
 
 def promises(
@@ -174,7 +172,8 @@ def _losses(case: Case) -> np.ndarray:
     if case.run.weights:
         return points_of(case)[1].loss
     problem: Any = case.objective.problem
-    return (np.asarray(case.run.loss, float) - float(problem.minimum)) / steepness(case)
+    excess = np.asarray(case.run.loss, float) - float(problem.minimum)
+    return np.maximum(excess, 0.0) / steepness(case)  # rounding may put a loss below the least
 
 
 def _rate_or_largest(case: Case) -> float:
@@ -212,7 +211,7 @@ class LinearRate(AbstractTheorem[Case]):
         factors = np.log1p(-eta * points.smallest**points.power)
         bound = points.loss[0] * np.exp(np.concatenate([[0.0], np.cumsum(factors)[:-1]]))
         noise = loss_resolution(points, points.loss, eta, rate)
-        statement = "l(t) <= l(0) prod (1 - eta sigma_min^p)"
+        statement = "l(t) <= l(0) prod_{s < t} (1 - eta sigma_min(W(s))^p)"
         return (*claims, Claim(statement, points.loss, bound, noise))
 
     @override
@@ -281,7 +280,9 @@ class Invariants(AbstractTheorem[Case]):
         allowed = 4 * eta**2 * points.distance * spectral(points.error) * (2 * f) ** points.power
         return (
             Claim("imbalance <= 2 delta", imbalance, 2 * float(delta), noise),
-            Claim("drift of the imbalance <= ...", drift, allowed, rounding(allowed)),
+            Claim(
+                "max_j |D_j|_F <= 4 eta^2 |G|_F |G|_2 (2 F)^p", drift, allowed, rounding(allowed)
+            ),
             Claim("l(0) <= F^2 / 2", points.loss[0], f**2 / 2, rounding(f**2)),
-            Claim("|W_j|_2 <= (4 F)^(1/N)", bounded, (4 * f) ** (1 / n), rounding(bounded)),
+            Claim("max_j |W_j|_2 <= (4 F)^(1/N)", bounded, (4 * f) ** (1 / n), rounding(bounded)),
         )

@@ -23,6 +23,7 @@ from thalweg.theorems.certificate import (
     Answer,
     Claim,
     Question,
+    identity,
     requirement,
     rounding,
 )
@@ -61,7 +62,10 @@ class EndToEndFlow(AbstractTheorem[Case]):
             return claims
         squares = max(float(np.linalg.norm(array)) ** 2 for array in subject.weights)
         gap = float(largest_imbalance(subject.weights))
-        return (*claims, Claim(f"imbalance <= {BALANCED:g} |W_j|_F^2", gap, BALANCED * squares))
+        return (
+            *claims,
+            Claim(f"imbalance <= {BALANCED:g} max_j |W_j|_F^2", gap, BALANCED * squares),
+        )
 
     @override
     def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
@@ -80,10 +84,19 @@ class EndToEndFlow(AbstractTheorem[Case]):
         low, top = (n if product.shape[0] == product.shape[1] else 1), rounding(spectrum[-1])
         power = point.power
         claims = (
-            Claim("|W' + P_W(G)|_F <= 0, up to the imbalance", gap, 0.0, slack),
-            Claim("least eigenvalue <= kappa s^p", spectrum[0], low * values[-1] ** power, top),
-            Claim("kappa s^p <= least eigenvalue", low * values[-1] ** power, spectrum[0], top),
-            Claim("largest <= N sigma_max^p", spectrum[-1], n * values[0] ** power, top),
+            identity("W' = -P_W(G)", gap, slack),
+            Claim(
+                "least eigenvalue of P_W <= kappa s^p", spectrum[0], low * values[-1] ** power, top
+            ),
+            Claim(
+                "kappa s^p <= least eigenvalue of P_W", low * values[-1] ** power, spectrum[0], top
+            ),
+            Claim(
+                "largest eigenvalue of P_W <= N sigma_max^p",
+                spectrum[-1],
+                n * values[0] ** power,
+                top,
+            ),
         )
         return claims if subject.flow is None else (*claims, *_flow_claims(subject, point))
 
@@ -137,4 +150,4 @@ def _flow_claims(case: Case, start: Approximation) -> tuple[Claim, ...]:
     sensitivity = start.depth * float(np.max(end.layer_norms)) ** (start.depth - 1)
     # The flow's own error through the product, and that of the integration here.
     slack = 2 * sensitivity * float(flow.error[-1]) + 1e-8 * float(np.linalg.norm(alone))
-    return (Claim("the flow's product is that of the end-to-end flow", gap, 0.0, slack),)
+    return (identity("W along the flow = W of the end-to-end flow, at the last time", gap, slack),)

@@ -28,7 +28,13 @@ from thalweg.theorems.approximation import (
     start_of,
 )
 from thalweg.theorems.case import Case
-from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Claim,
+    identity,
+    requirement,
+    rounding,
+)
 
 _DIGITS = Context(prec=60, Emax=10**17, Emin=-(10**17))  # products overflow at the fourth step
 
@@ -179,9 +185,14 @@ def _growth_claims(start: Unbalanced, first: float) -> tuple[Claim, ...]:
     noise = rounding(top)
     return (
         requirement("entries have one sign, which alternates", alternates),
-        Claim("log B(t) <= log |w_j(t)|", b, sizes.min(axis=1), noise),
-        Claim("log |w_j(t)| <= log C(t)", sizes.max(axis=1), top, noise),
-        Claim("log 20 C <= log eta B^(2N-1)", log(20) + top, log(eta) + (2 * n - 1) * b, noise),
+        Claim("log B(t) <= min_j log |w_j(t)|", b, sizes.min(axis=1), noise),
+        Claim("max_j log |w_j(t)| <= log C(t)", sizes.max(axis=1), top, noise),
+        Claim(
+            "log (20 C(t)) <= log (eta B(t)^(2N-1))",
+            log(20) + top,
+            log(eta) + (2 * n - 1) * b,
+            noise,
+        ),
         Claim("log 2 <= log B(t)", log(2), b),
     )
 
@@ -306,4 +317,4 @@ class EqualLayers(AbstractTheorem[Case]):
         layers = [layer[kept] for layer in points_of(subject)[1].layers]
         gaps = [np.linalg.norm(layer - expected, axis=(1, 2)) for layer in layers]
         noise = len(vectors) * error + rounding(np.max(np.abs(values), axis=1))
-        return (Claim("|W_j(t) - U diag(d(t)) U^T|_F <= 0", np.max(gaps, axis=0), 0.0, noise),)
+        return (identity("W_j(t) = U diag(d(t)) U^T", np.max(gaps, axis=0), noise),)

@@ -165,8 +165,8 @@ class SharpnessIsUnbounded(AbstractTheorem[Point]):
         quadratic = 2 * setting.scale * moment * ratio**2
         return (
             still,
-            _at_least("2 r^{1/L} mu |w|^{2 - 1/L} C / |W_2|_F <= S", linear, moved),
-            _at_least("2 A C^2 / |W_2|_F^2 <= S", quadratic, moved),
+            _at_least("2 scale r^{1/L} mu |w|^{2 - 1/L} C / |W_2|_F <= S", linear, moved),
+            _at_least("2 scale A C^2 / |W_2|_F^2 <= S", quadratic, moved),
         )
 
 
@@ -200,23 +200,23 @@ def _with_unique_solution(objective: Objective) -> tuple[Claim, ...]:
 def _uniform(objective: Objective, minimum: Minimum) -> tuple[Claim, ...]:
     bounds = minimiser_sharpness_bounds(objective)
     return (
-        _at_least("2 L r^{2/L} mu |w|^{2 - 2/L} <= S", bounds.paper, minimum),
-        _at_least("2 L r^{2/L} A |w|^{-2/L} <= S", bounds.moment, minimum),
-        _at_least("2 L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L} <= S", bounds.stronger, minimum),
+        _at_least("2 scale L r^{2/L} mu |w|^{2 - 2/L} <= S", bounds.paper, minimum),
+        _at_least("2 scale L r^{2/L} A |w|^{-2/L} <= S", bounds.moment, minimum),
+        _at_least("2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L} <= S", bounds.stronger, minimum),
     )
 
 
 def _layerwise(objective: Objective, minimum: Minimum) -> tuple[Claim, ...]:
     bounds = layerwise_sharpness_bounds(objective, minimum.weights)
     return (
-        _at_least("2 r^{1/L} mu |w|^{2 - 1/L} sum_k 1 / |W_k|_F <= S", bounds.paper, minimum),
-        _at_least("2 r^{1/L} A |w|^{-1/L} sum_k 1 / |W_k|_F <= S", bounds.moment, minimum),
-        _at_least("2 A sum_k 1 / |W_k|_F^2 <= S", bounds.inverse_squares, minimum),
+        _at_least("2 scale r^{1/L} mu |w|^{2 - 1/L} sum_k 1 / |W_k|_F <= S", bounds.paper, minimum),
+        _at_least("2 scale r^{1/L} A |w|^{-1/L} sum_k 1 / |W_k|_F <= S", bounds.moment, minimum),
+        _at_least("2 scale A sum_k 1 / |W_k|_F^2 <= S", bounds.inverse_squares, minimum),
     )
 
 
 def _at_least(statement: str, bound: object, minimum: Minimum) -> Claim:
-    return Claim(statement, bound, minimum.sharpness, minimum.resolution)
+    return Claim(statement + minimum.where, bound, minimum.sharpness, minimum.resolution)
 
 
 def _floor(sharpness: float, condition: str) -> tuple[Answer, ...]:
@@ -224,5 +224,5 @@ def _floor(sharpness: float, condition: str) -> tuple[Answer, ...]:
         return ()
     return (
         Answer(Question.LEAST_SHARPNESS, sharpness, condition),
-        Answer(Question.CRITICAL_RATE, 2 / sharpness, f"{condition}, but for a null set of starts"),
+        Answer(Question.CRITICAL_RATE, 2 / sharpness, f"{condition}, for almost every start"),
     )

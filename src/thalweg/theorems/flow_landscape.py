@@ -29,6 +29,7 @@ from thalweg.theorems.certificate import (
     AbstractTheorem,
     Answer,
     Claim,
+    Place,
     Question,
     requirement,
     rounding,
@@ -201,10 +202,11 @@ def _claim(case: Case, found: Smallest) -> Claim:
 
 def _answers(case: Case) -> tuple[Answer, ...]:
     """The least bound over the recorded flow, or the bound at the start if there is none."""
-    points = recorded("along the recorded flow", _flow_from_start(case)) or start_of(case)
+    flowing = recorded("along the recorded flow", _flow_from_start(case))
+    points, place = (start_of(case), Place.START) if flowing is None else (flowing, Place.FLOW)
     radii = jnp.full(points.error.size, _start_radius(case))
     bounds = np.asarray(_bounds(case.objective, points.weights, radii))
-    return (Answer(Question.CURVATURE, float(np.min(bounds)), points.where),)
+    return (Answer(Question.CURVATURE, float(np.min(bounds)), points.where, place),)
 
 
 @eqx.filter_jit

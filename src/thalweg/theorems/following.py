@@ -354,7 +354,7 @@ def _following_answers(case: Case, rate: Magnitude | None, reached: float) -> tu
         found.append(Answer(Question.FOLLOWING_RATE, rate, condition))
     if case.learning_rate is not None and isfinite(reached):
         condition = f"at learning rate {readable(case.learning_rate)} up to time {time}"
-        found.append(Answer(Question.DISTANCE, reached, condition))
+        found.append(Answer(Question.DISTANCE, reached, condition, until=_horizon(case)))
     return tuple(found)
 
 
@@ -371,5 +371,5 @@ def _distance_claims(case: Case, reached: float) -> tuple[Claim, ...]:
     if case.radius is not None:
         claims.append(Claim("|theta_k - theta(k eta)| <= radius", apart, case.radius, error))
     if isfinite(reached):
-        claims.append(Claim("|theta_k - theta(k eta)| <= what r grows to", apart, reached, error))
+        claims.append(Claim("|theta_k - theta(k eta)| <= max r(t)", apart, reached, error))
     return tuple(claims)

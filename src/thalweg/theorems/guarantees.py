@@ -95,7 +95,7 @@ class Guarantees:
         yield Text(f"\nWhat does not apply, and why ({_count(self.certificates)})", style="bold")
         yield _refused([each for each in self.certificates if not each.applies])
         if self.case.run is not None or self.case.flow is not None:
-            yield Text("\nPromised against measured", style="bold")
+            yield Text("\nConclusions against measurements", style="bold")
             yield _compared(self.applying)
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ def certify(
         target_loss: a value of the objective, to count iterations to.
         time: over which descent is to stay near the flow (learning rate x steps).
         radius: how near.
-        random_start: the law of the start, for statements about probabilities.
+        random_start: the distribution of the start, for statements about probabilities.
         run: a descent from the start: what was promised is then compared with it.
         flow: the flow from the start, likewise; Theorem 3 of elkabetz2021 needs it.
     """
@@ -175,12 +175,14 @@ def _answered(
     question: Question, rows: list[tuple[Answer, Certificate]], measured: Measured
 ) -> Group:
     title = Text(f"\n{question.phrase}", style="italic")
-    if question in measured:
-        title.append(f"   measured: {readable(measured[question])}", style="bold not italic")
-    table, last = plain_table("value", "by", "which says that", "here"), None
-    for answer, owner in rows:
+    found = [measured.beside(answer) for answer, _ in rows]
+    known = any(value is not None for value in found)
+    names = ("bound", *(("measured",) if known else ()), "source", "statement", "condition")
+    table, last = plain_table(*names), None
+    for (answer, owner), value in zip(rows, found, strict=True):
+        seen = ("" if value is None else readable(value),) if known else ()
         says = "" if owner is last else owner.title
-        cells = (readable(answer.value), owner.reference, says, answer.condition)
+        cells = (readable(answer.value), *seen, owner.reference, says, answer.condition)
         table.add_row(*map(Text, cells))
         last = owner
     return Group(title, table)
@@ -192,9 +194,10 @@ def _refused(certificates: list[Certificate]) -> Table:
     for each in certificates:
         broken = each.first_failure
         assert broken is not None  # it does not apply
-        reason = broken.statement, broken.describe_sides(), broken.describe_margin()
+        sides = broken.describe_sides(clearly=broken in each.assumptions)
+        reason = broken.statement, sides, broken.describe_margin()
         reasons.setdefault(reason, []).append(each.reference)
-    table = plain_table("would need", "is", "margin", "for")
+    table = plain_table("assumption", "values", "margin", "source")
     for reason, references in reasons.items():
         table.add_row(*map(Text, (*reason, _by_paper(references))))
     return table
@@ -215,7 +218,7 @@ def _compared(certificates: tuple[Certificate, ...]) -> Table:
         for each in certificates
         for claim in each.conclusions
     )
-    table = plain_table("by", "claim", "is", "verdict")
+    table = plain_table("source", "conclusion", "values", "verdict")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -52,7 +52,7 @@ class PowersNearOne(AbstractTheorem[PowerNearOne]):
         return (
             Claim("0 <= x", 0.0, x),
             Claim("0 <= a", 0.0, a),
-            Claim("x <= 1/2 or a x <= 1", min(2 * x, a * x), 1.0),
+            Claim("min(2 x, a x) <= 1", min(2 * x, a * x), 1.0),
         )
 
     @override
@@ -127,9 +127,8 @@ class ChiSquaredTail(AbstractTheorem[Tail]):
 
     @override
     def assumptions(self, subject: Tail, /) -> tuple[Claim, ...]:
-        least = float(np.finfo(float).tiny)
         return (
-            Claim("0 < p", least, subject.freedom),
+            Claim("0 < p", 0.0, subject.freedom),
             Claim("0 <= u", 0.0, subject.excess),
         )
 
@@ -167,7 +166,7 @@ class GaussianForms(AbstractTheorem[GaussianDraws]):
     def assumptions(self, subject: GaussianDraws, /) -> tuple[Claim, ...]:
         size = float(np.linalg.norm(subject.vector))
         return (
-            Claim("0 < |h|", float(np.finfo(float).tiny), size),
+            Claim("0 < |h|", 0.0, size),
             _follows("the entries of N", subject.matrices.ravel(), scipy.stats.norm(), "N(0, 1)"),
         )
 
@@ -185,5 +184,5 @@ class GaussianForms(AbstractTheorem[GaussianDraws]):
 def _follows(what: str, values: Float[np.ndarray, " draws"], law: object, name: str) -> Claim:
     """The claim that a Kolmogorov-Smirnov test does not reject the law."""
     chance = float(scipy.stats.kstest(values, law.cdf).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-    statement = f"{what} ~ {name}: {SIGNIFICANCE:g} <= the chance of such a deviation"
+    statement = f"{SIGNIFICANCE:g} <= p-value of {what} ~ {name} (Kolmogorov-Smirnov)"
     return Claim(statement, SIGNIFICANCE, chance)

@@ -33,6 +33,7 @@ from thalweg.theorems.certificate import (
     AbstractTheorem,
     Answer,
     Claim,
+    Place,
     Question,
     requirement,
     rounding,
@@ -160,8 +161,8 @@ def _claims_at_points(case: Case) -> tuple[Claim, ...]:
 def _answers_at_start(case: Case) -> tuple[Answer, ...]:
     printed, sharper = _bounds(case.objective, start_of(case).weights)
     return (
-        Answer(Question.CURVATURE, float(sharper[0]), "at the start"),
-        Answer(Question.CURVATURE, float(printed[0]), "at the start, as printed"),
+        Answer(Question.CURVATURE, float(sharper[0]), "at the start", Place.START),
+        Answer(Question.CURVATURE, float(printed[0]), "at the start, as printed", Place.START),
     )
 
 

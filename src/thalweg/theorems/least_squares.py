@@ -86,11 +86,12 @@ class Point:
 
 
 class Minimum(NamedTuple):
-    """A minimiser that was given or reached, its sharpness, and how well that is known."""
+    """A minimiser that was given or reached, its sharpness, how well that is known, and where."""
 
     weights: Weights
     sharpness: float
     resolution: float
+    where: str = ""
 
 
 def linear_network(objective: Objective) -> tuple[Claim, ...]:
@@ -119,7 +120,9 @@ def unique_solution(objective: Objective) -> tuple[Claim, ...]:
     part = max(RANK_TOLERANCE, spectrum.size * float(np.finfo(spectrum.dtype).eps))
     return (
         requirement("the samples are not all zero", bool(spectrum[-1] > 0)),
-        Claim(f"{part:.0e} lambda_max(Sigma) <= lambda_min", part * spectrum[-1], spectrum[0]),
+        Claim(
+            f"{part:.0e} lambda_max(Sigma) <= lambda_min(Sigma)", part * spectrum[-1], spectrum[0]
+        ),
     )
 
 
@@ -154,10 +157,12 @@ def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
 
 def minima_of(case: Case) -> tuple[Minimum, ...]:
     """The start and the ends of the motions, as far as they are minimisers."""
-    motions = [motion for motion in (case.flow, case.run) if motion is not None]
-    points = [case.weights, *(motion.final for motion in motions if motion.times.ndim == 1)]
-    found = [minimum_at(case.objective, point) for point in points]
-    return tuple(minimum for minimum in found if minimum is not None)
+    points = {", at the start": case.weights}
+    for name, motion in (("flow", case.flow), ("run", case.run)):
+        if motion is not None and motion.times.ndim == 1:
+            points[f", at the end of the {name}"] = motion.final
+    found = {where: minimum_at(case.objective, point) for where, point in points.items()}
+    return tuple(each._replace(where=where) for where, each in found.items() if each is not None)
 
 
 def seen_along(motion: Descent | Flow, function: Callable[..., Any], *known: Any) -> Any:

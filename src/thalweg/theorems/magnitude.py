@@ -9,7 +9,7 @@ in formulas, with * / ** and +, compares with numbers, and prints its own expone
 """
 
 from dataclasses import dataclass
-from math import exp, floor, inf, isnan, log, log1p, nan
+from math import exp, floor, inf, isfinite, isnan, log, log1p, nan
 from typing import SupportsFloat, Union
 
 from thalweg._checks import InputError
@@ -104,6 +104,14 @@ def readable(number: Number, digits: int = 3) -> str:
     if float(mantissa) == 10:  # rounded up
         mantissa, power = f"{1:.{digits - 1}f}", power + 1
     return f"{mantissa}e{power:+d}"
+
+
+def plain_number(number: Number) -> float | str | None:
+    """A number that JSON can hold: as text beyond floating point, null where it is none."""
+    value = float(number)
+    if isinstance(number, Magnitude) and (value == 0 or not isfinite(value)):
+        return readable(number)
+    return value if isfinite(value) else (None if value != value else str(value))
 
 
 def _finite_sum(first: float, second: float) -> float:

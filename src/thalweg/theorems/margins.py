@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from thalweg.theorems.approximation import Approximation
 from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
-from thalweg.theorems.convergence import LEAST
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class SmallStart(AbstractTheorem[Start]):
     @override
     def assumptions(self, subject: Start, /) -> tuple[Claim, ...]:
         point = subject.point
-        return (Claim("0 < c", LEAST, point.margin, point.margin_resolution),)
+        return (Claim("0 < c", 0.0, point.margin, point.margin_resolution),)
 
     @override
     def conclusions(self, subject: Start, /) -> tuple[Claim, ...]:

@@ -28,7 +28,13 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.theorems.case import Case
-from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Claim,
+    identity,
+    requirement,
+    rounding,
+)
 from thalweg.theorems.magnitude import Magnitude
 from thalweg.theorems.motions import apart, one_network
 from thalweg.theorems.stages import Ray
@@ -89,16 +95,16 @@ class EndToEndDynamics(AbstractTheorem[Case]):
         values = np.linalg.svd(np.asarray(product), compute_uv=False)
         known = 1e-9 if values[-1] > 1e-7 * values[0] else max(1e-9, (1e-14) ** (2 / depth))
         lost = known / 1e-9 * slack
-        statement = "|W' + sum_j (W W^T)^((N-j)/N) G (W^T W)^((j-1)/N)| <= 0"
-        claims = [Claim(statement, np.linalg.norm(velocity - formula), 0.0, lost)]
+        statement = "W' = -sum_j (W W^T)^((N-j)/N) G (W^T W)^((j-1)/N)"
+        claims = [identity(statement, np.linalg.norm(velocity - formula), lost)]
         if product.shape[0] == 1 and size > 0:
             along = np.asarray(product) / size
             slope = np.asarray(outer)
             vector = -(size ** (2 - 2 / depth)) * (
                 slope + (depth - 1) * np.sum(along * slope) * along
             )
-            statement = "|w' + |w|^(2 - 2/N) (g + (N - 1) <w, g> w / |w|^2)| <= 0"
-            claims.append(Claim(statement, np.linalg.norm(velocity - vector), 0.0, slack))
+            statement = "w' = -|w|^(2 - 2/N) (g + (N - 1) <w, g> w / |w|^2)"
+            claims.append(identity(statement, np.linalg.norm(velocity - vector), slack))
         return tuple(claims)
 
 
@@ -175,7 +181,9 @@ class BalancedNeighbourhood(AbstractTheorem[Neighbours]):
             Claim("(|w|^(1/N) + r)^N <= |w| + 2 N r", reach, size + 2 * n * r, slack),
             Claim("|w_r - w| <= (|w|^(1/N) + r)^N - |w|", change, reach - size, slack),
             Claim("|w_r - target| <= |w - target| + 2 N r", moved_away, away + 2 * n * r, slack),
-            Claim("k layers <= (|w| + 2 N r)^(k/N)", most, np.array(allowed), slack),
+            Claim(
+                "product of k of the |V_j|_F <= (|w| + 2 N r)^(k/N)", most, np.array(allowed), slack
+            ),
             Claim("-lambda_min(H) <= m", -values[0], curvature, slack),
             Claim("|H| <= 16 N", float(np.max(np.abs(values))), 16.0 * n),
             Claim("|grad f| <= 6 sqrt(N)", slope, 6 * sqrt(n)),
@@ -221,8 +229,8 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
         return (
             output,
             requirement("the product is not zero", ray.norm > 0),
-            Claim("|w| <= 0.1 |target|", ray.norm, 0.1),
-            Claim("x / (1 - x) <= |w| a / (1 + a)", x / (1 - x) if x < 1 else inf, most),
+            Claim("|w| / |target| <= 0.1", ray.norm, 0.1),
+            Claim("x / (1 - x) <= |w| a / (1 + a) / |target|", x / (1 - x) if x < 1 else inf, most),
         )
 
     @override
@@ -231,16 +239,21 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
         ray, hat = (_ray(each, subject.target) for each in (subject.weights, hats))
         unit = float(np.linalg.norm(subject.target))
         change = float(np.linalg.norm(_product(subject.weights) - _product(hats))) / unit
-        slack = rounding(ray.norm)
+        slack, inverse, units = rounding(ray.norm), rounding(1 / ray.norm), "in units of |target|"
         turned = min(-0.5, np.sign(ray.cosine) * (abs(ray.cosine) + 1) / 2)
         most = max(3.0, (3 - ray.cosine) / (1 + ray.cosine))
         limit = max(1.0, hat.norm) * x / (1 - x)
         return (
-            Claim("|w - w^| <= max{1, |w^|} x / (1 - x)", change, limit, slack),
-            Claim("|w - w^| <= |w| / 3", change, ray.norm / 3, slack),
-            Claim("1 / |w^| <= 3 / (2 |w|)", 1 / hat.norm, 1.5 / ray.norm, rounding(1 / ray.norm)),
+            Claim(f"|w - w^| <= max{{1, |w^|}} x / (1 - x), {units}", change, limit, slack),
+            Claim(f"|w - w^| <= |w| / 3, {units}", change, ray.norm / 3, slack),
+            Claim(f"1 / |w^| <= 3 / (2 |w|), {units}", 1 / hat.norm, 1.5 / ray.norm, inverse),
             Claim("min{-1/2, sign(nu) (|nu| + 1) / 2} <= nu^", turned, hat.cosine, rounding(1.0)),
-            Claim("max{1, rho^} <= M", max(1.0, hat.opposition), most, rounding(most)),
+            Claim(
+                "max{1, (1 - nu^) / (1 + nu^)} <= max{3, (3 - nu) / (1 + nu)}",
+                max(1.0, hat.opposition),
+                most,
+                rounding(most),
+            ),
         )
 
 
@@ -267,7 +280,7 @@ def tube_claims(case: Case) -> tuple[Claim, ...]:
         Claim("|H| on the balls <= 16 N", found[0], 16.0 * n, slack),
         Claim("|grad f| on the balls <= 6 sqrt(N)", found[1], 6 * sqrt(n), slack),
         Claim("-lambda_min(H) on the balls <= m", found[2], np.array(growth), slack),
-        Claim("integral of m <= its bound", total, growth_bound(ray, radius, end)),
+        Claim("integral of m <= the bound of (22)", total, growth_bound(ray, radius, end)),
     )
 
 

@@ -85,14 +85,14 @@ class FlowConverges(AbstractTheorem[Case]):
         if subject.target_loss is not None and flow is not None and started:
             late = flow.times >= float(self._time(subject))
             if late.any():  # else it was not followed for long enough
-                statement = "the flow's loss <= the target, from then on"
+                statement = "loss of the flow <= the target loss, from t on"
                 off = rounding(flow.loss[0])
                 claims.append(Claim(statement, flow.loss[late], subject.target_loss, off))
         if not ray.is_resolved:
             return tuple(claims)
         if subject.target_loss is not None:
             taken = ray.elapsed(ray.total_time(gap_of(subject))) * units(subject).time
-            statement = "the exact flow is there by then"
+            statement = "time of the exact flow to the target loss <= t"
             claims.append(Claim(statement, Magnitude.of(taken), self._time(subject)))
         return *claims, *tube_claims(subject)
 
@@ -176,11 +176,9 @@ class UnbalancedDescentConverges(_AbstractTinySteps):
         ray = ray_of(subject)
         unit = np.linalg.norm(target_of(subject)) ** (2 / ray.depth)
         found = Magnitude.of(float(unbalancedness(subject.weights)) / unit)
-        nearly = Claim(
-            "unbalancedness <= |w|^8 gap^2 / (N^15 e^(12 N + 6) M^(9 N - 5) L^2)",
-            found,
-            largest_unbalancedness(ray, gap_of(subject)),
-        )
+        allowed = "|w|^8 min{1, gap^2} / (N^15 e^(12 N + 6) M^(9 N - 5) L^2)"
+        statement = f"unbalancedness <= {allowed}, in the paper's units"
+        nearly = Claim(statement, found, largest_unbalancedness(ray, gap_of(subject)))
         return (*claims, nearly, *_descent_claims(subject, self.largest_rate))
 
     @override
@@ -239,13 +237,13 @@ class RandomStartConverges(AbstractTheorem[Case]):
         rays = [ray_between(start, target, 2) for start in starts]
         met = np.array([all(claim.holds_clearly for claim in ray_claims(ray)) for ray in rays])
         small = np.array([ray.norm <= LARGEST_NORM for ray in rays])
-        always = Proportion.of(met[small]) if small.any() else Proportion(1, 1)
-        statement = "P(|w| <= 0.2 |target|, nu > -1)"
+        event = "P(|w| <= 0.2 |target|, nu > -1)"
         probability, share = self.probability(subject), Proportion.of(met)
+        always = "1 <= P(nu > -1 given |w| <= 0.2 |target|)"
         return (
-            always.at_least("1 <= P(nu > -1 given |w| <= 0.2 |target|)", 1.0),
-            share.at_least(f"the law's probability <= {statement}", probability),
-            share.at_most(f"{statement} <= the law's probability", probability),
+            *((Proportion.of(met[small]).at_least(always, 1.0),) if small.any() else ()),
+            share.at_least(f"P(chi2 <= (0.2 |target| / scale)^2) <= {event}", probability),
+            share.at_most(f"{event} <= P(chi2 <= (0.2 |target| / scale)^2)", probability),
         )
 
     def probability(self, subject: Case) -> float:
@@ -294,7 +292,7 @@ def _descent_claims(case: Case, largest_rate: Callable[[Case], Magnitude]) -> tu
     target = target_claim(case)
     if target.fails or case.learning_rate is None:
         return (target,)
-    statement = "eta <= the largest rate that is covered"
+    statement = "eta <= the largest learning rate that is covered"
     return target, Claim(statement, Magnitude.of(case.learning_rate), largest_rate(case))
 
 
@@ -320,4 +318,10 @@ def _reached(case: Case, iterations: Magnitude) -> tuple[Claim, ...]:
         return ()
     # It was reached after the last record above the target.
     first = inf if not below.size else float(run.steps[below[0] - 1] if below[0] else 0)
-    return (Claim("steps to the target loss <= k", Magnitude.of(first), iterations),)
+    return (
+        Claim(
+            "steps to the target loss <= k, up to the last record above it",
+            Magnitude.of(first),
+            iterations,
+        ),
+    )

@@ -115,8 +115,8 @@ class RotatedDiagonals(AbstractTheorem[Rotation]):
         falls = min(float(np.min(-np.diff(d), initial=np.inf)) for d in ends)
         off = np.linalg.norm(o.T @ o - np.eye(len(o)))
         return (
-            Claim("entries are not negative", 0.0, least),
-            Claim("entries do not increase", 0.0, falls),
+            Claim("0 <= min d_i, over both diagonals", 0.0, least),
+            Claim("0 <= min_i {d_i - d_{i+1}}, over both diagonals", 0.0, falls),
             Claim("|O^T O - I|_F <= 1e-10", off, 1e-10),
         )
 
@@ -219,11 +219,13 @@ class PowersOfProducts(AbstractTheorem[Chain]):
         last = np.array([_power_gap(mirrored[:count]) for count in n])
         bound, noise = nu * m ** (2 * (n - 1)) * n * (n - 1) / 2, rounding(m ** (2 * n))
         printed = 1.5 * nu * m ** (2 * (n - 1)) * n**2
+        ahead = "|(W_n ... W_1)^T (W_n ... W_1) - (W_1^T W_1)^n|_F"
+        behind = "|(W_N ... W_{N-n+1}) (W_N ... W_{N-n+1})^T - (W_N W_N^T)^n|_F"
         claims = (
-            Claim("first n layers, sharper", first, bound, noise),
-            Claim("last n layers, sharper", last, bound, noise),
-            Claim("first n layers  (16)", first, printed, noise),
-            Claim("last n layers  (17)", last, printed, noise),
+            Claim(f"{ahead} <= (1/2) nu M^(2(n-1)) n (n - 1)", first, bound, noise),
+            Claim(f"{behind} <= (1/2) nu M^(2(n-1)) n (n - 1)", last, bound, noise),
+            Claim(f"{ahead} <= (3/2) nu M^(2(n-1)) n^2  (16)", first, printed, noise),
+            Claim(f"{behind} <= (3/2) nu M^(2(n-1)) n^2  (17)", last, printed, noise),
         )
         return (*claims, *_least_values(point, float(bound[-1]), "W_N", "W_1"))
 

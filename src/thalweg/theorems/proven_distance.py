@@ -67,8 +67,9 @@ class ProvenDistance(AbstractTheorem[Case]):
     @override
     def answers(self, subject: Case, /) -> tuple[Answer, ...]:
         found = self.tube(subject)
-        until = f"up to time {readable(float(found.times[-1]))}"
-        answers = (Answer(Question.DISTANCE, float(np.max(found.upper)), until),)
+        end = float(found.times[-1])
+        until = f"up to time {readable(end)}"
+        answers = (Answer(Question.DISTANCE, float(np.max(found.upper)), until, until=end),)
         if found.forever is None:
             return answers
         return *answers, Answer(Question.DISTANCE, found.forever, "for ever")

@@ -11,7 +11,7 @@ With one output everything depends on the number d_0 of features and on the rati
 Theorem 2 succeeds with probability (1 - 2 exp(-d_0 / 16)) (3 - 4 Phi(2 sqrt(2 / a))) / 2 at least.
 """
 
-from math import ceil, inf, log, sqrt
+from math import ceil, log, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -56,7 +56,6 @@ NORM_CONSTANT = 2000.0
 """C_1 of arora2019's Claim 3; see `MarginOfGaussianStart`."""
 
 _BALANCED = 1e-10  # an imbalance that counts as none, as a part of the largest squared layer
-_TINY = float(np.finfo(float).tiny)
 
 
 def success_bound(features: int, ratio: float) -> float:
@@ -101,7 +100,7 @@ def _setting(case: Case, kind: str) -> tuple[Claim, ...]:
     return (
         *claims,
         requirement("there is one output", len(start.target) == 1),
-        Claim("0 < F", _TINY, start.norm),
+        Claim("0 < F", 0.0, start.norm),
         *_drawn(case, kind),
     )
 
@@ -113,7 +112,7 @@ def _drawn(case: Case, kind: str) -> tuple[Claim, ...]:
     }
     start = case.random_start
     known = requirement(words[kind], start is not None and start.kind == kind)
-    return (known,) if start is None else (known, Claim("0 < s", _TINY, start.scale))
+    return (known,) if start is None else (known, Claim("0 < s", 0.0, start.scale))
 
 
 def _chain(case: Case) -> GaussianChain:
@@ -152,26 +151,27 @@ class BalancedStartConverges(AbstractTheorem[Case]):
             return claims
         start, chain = start_of(subject), _chain(subject)
         d, s, gap = chain.widths[0], chain.scale, float(largest_imbalance(start.layers))
+        p, likely = self.probability, success_bound(d, _ratio(subject))
         exact = _BALANCED * max(float(np.sum(np.asarray(layer) ** 2)) for layer in subject.weights)
-        bound, least = success_bound(d, _ratio(subject)), np.nextafter(self.probability, inf)
         claims = (
             *claims,
             Claim("|W_{j+1}^T W_{j+1} - W_j W_j^T|_F <= 1e-10 max |W_j|_F^2", gap, exact),
             Claim("20 <= d_0", LEAST_DIMENSION, d),
             Claim("s <= F / (sqrt(2) d_0)", s, start.norm / (sqrt(2) * d), rounding(s)),
-            Claim("p < (1 - 2 exp(-d_0/16)) (3 - 4 Phi(2 sqrt(2/a))) / 2", least, bound),
+            Claim("p < (1 - 2 exp(-d_0/16)) (3 - 4 Phi(2 sqrt(2/a))) / 2", p, likely),
         )
-        eta = learning_rate_of(subject)
+        eta, steep = learning_rate_of(subject), steepness(subject)
         if eta is None:
             return claims
-        statement = "eta <= (s^2 d_0)^(4 - 2/N) / (10^5 N^3 F^(10 - 6/N))"
-        return (*claims, Claim(statement, eta, _learning_rate(subject), float(rounding(1.0))))
+        bound, slack = _learning_rate(subject) / steep, float(rounding(1.0))
+        statement = "eta <= (s^2 d_0)^(4 - 2/N) / (10^5 N^3 F^(10 - 6/N)) / steepness"
+        return (*claims, Claim(statement, eta / steep, bound, slack))
 
     @override
     def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
         start = start_of(subject)
-        if start.margin < float(_margin_needed(subject)):  # of such a start nothing is said
-            return ()
+        if start.margin < float(_margin_needed(subject)):
+            return ()  # of such a start nothing is said
         motions = [motion for motion in (subject.run, subject.flow) if motion is not None]
         single = [each for each in motions if each.weights and each.times.ndim == 1]
         return tuple(_excess_claim(subject, each) for each in single)
@@ -247,7 +247,8 @@ def _excess_claim(case: Case, motion: Descent | Flow) -> Claim:
         largest = np.max(points.layer_norms, axis=-1) + motion.error
         moved = start.depth * largest ** (start.depth - 1) * motion.error
     noise = points.distance * moved + np.square(moved) / 2 + rounding(points.loss)
-    statement = "l(t) <= F^2/8 exp(-F^p (eta t - t_0) / 4), t_0 = 4 log(4) (F / (s^2 d_0))^p"
+    where = "flow" if isinstance(motion, Flow) else "run"
+    statement = f"l(t) <= F^2/8 exp(-F^p (eta t - 4 log(4) (F/(s^2 d_0))^p) / 4), along the {where}"
     return Claim(statement, points.loss, bound, noise)
 
 
@@ -278,21 +279,23 @@ class BalanceOfGaussianStart(AbstractTheorem[Case]):
         claims = (linear, *_drawn(subject, "gaussian"))
         if not applies(claims):
             return claims
-        return (*claims, Claim("0 < delta", _TINY, self._delta(_chain(subject))))
+        return (*claims, Claim("0 < delta", 0.0, self._delta(_chain(subject))))
 
     @override
     def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
         chain = _chain(subject)
         printed, exact = self._bounds(chain)
-        order = Claim("the printed bound <= the sum of moments", printed, exact, rounding(1.0))
+        first = "max{0, 1 - 10 N s^4 d_max^3 / delta^2}"
+        second = "max{0, 1 - sum_j E |.|_F^2 / delta^2}"
+        order = Claim(f"{first} <= {second}", printed, exact, rounding(1.0))
         if not self.samples:
             return (order,)
         layers = chain.draw(self.samples, np.random.default_rng(self.seed))
         seen = Proportion.of(largest_imbalance(layers) <= self._delta(chain))
         return (
             order,
-            seen.at_least("1 - 10 N s^4 d_max^3 / delta^2 <= P(delta-balanced)", printed),
-            seen.at_least("1 - sum_j E |.|_F^2 / delta^2 <= P(delta-balanced)", exact),
+            seen.at_least(f"{first} <= P(delta-balanced)", printed),
+            seen.at_least(f"{second} <= P(delta-balanced)", exact),
         )
 
     @override
@@ -320,10 +323,7 @@ class BalanceOfGaussianStart(AbstractTheorem[Case]):
 def margin_frequency(
     chain: GaussianChain, margin: float, samples: int, seed: int
 ) -> tuple[float, float]:
-    """P[margin >= c] of a Gaussian chain with one output and a target of norm 1; its error.
-
-    Norms are drawn from their law, directions are integrated.
-    """
+    """P[margin >= c] with one output and a target of norm 1, by random norms; its error."""
     norms = np.sqrt(chain.draw_squared_norms(samples, np.random.default_rng(seed)))
     shares = margin_share(chain.widths[0], margin, norms)
     return float(shares.mean()), float(shares.std() / sqrt(samples))
@@ -359,14 +359,14 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
         reach = (NORM_CONSTANT * Magnitude.of(n)) ** (2 * n)
         most = (size**2 / (share * chain.hidden)) ** (1 / (2 * n))
         least = (reach * c * size / chain.hidden) ** (1 / (2 * n))
-        near = 1e-12  # of the logarithms: the bounds on s meet at the largest margin
+        near, more = 1 + 1e-12, "(1 + 1e-12)"  # the bounds on s meet at the largest margin
         return (
             *claims,
             Claim("20 <= d_0", LEAST_DIMENSION, d),
             Claim("s <= (F^2 / (10^5 d_0^3 D C_1))^(1/(2N))", chain.scale, most),
             requirement("0 < c", c > 0),
-            Claim("c <= F / (10^5 d_0^3 C_1 (C_1 N)^(2N))", c, size / (share * reach) * (1 + near)),
-            Claim("C_1 N (c F / D)^(1/(2N)) <= s", least, chain.scale * (1 + near)),
+            Claim(f"c <= F / (10^5 d_0^3 C_1 (C_1 N)^(2N)) {more}", c, near * size / share / reach),
+            Claim(f"C_1 N (c F / D)^(1/(2N)) <= s {more}", least, near * chain.scale),
         )
 
     @override
@@ -377,7 +377,7 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
         scaled = GaussianChain(chain.widths, chain.scale / size ** (1 / chain.depth))
         margin = float(self._margin(subject) / size)
         seen, error = margin_frequency(scaled, margin, self.samples, self.seed)
-        return (Claim("0.49 <= P(margin >= c)", 0.49, seen, 4 * error),)
+        return (Claim(f"0.49 <= P(margin >= c), in {self.samples} draws", 0.49, seen, 4 * error),)
 
     @override
     def answers(self, subject: Case, /) -> tuple[Answer, ...]:

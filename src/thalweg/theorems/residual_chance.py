@@ -21,7 +21,14 @@ from typing_extensions import override
 from thalweg.curvature import minimiser_sharpness_bounds
 from thalweg.network import LinearNetwork
 from thalweg.theorems.case import Case
-from thalweg.theorems.certificate import AbstractTheorem, Answer, Claim, Question, requirement
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Answer,
+    Claim,
+    Place,
+    Question,
+    requirement,
+)
 from thalweg.theorems.least_squares import (
     Setting,
     error_so_far,
@@ -133,7 +140,12 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
         view = residual_view(case.flow, case.weights)
         slack = setting.depth * error_so_far(case.flow)
         return (
-            Claim("max_k |theta_k|_F <= C_5", view.move, float(constants.radius), slack),
+            Claim(
+                "max_k |theta_k|_F <= exp(-2 s^2 - 4 c) / 64",
+                view.move,
+                float(constants.radius),
+                slack,
+            ),
             view.decays(case.flow, float(residual_rate(setting, _scale(case)))),
         )
 
@@ -143,7 +155,7 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
         scale, network = _scale(case), Setting.of(case.objective).network
         bounds = product_bounds(network.widths[0], scale, least_deviation(scale))
         found = well_conditioned(network, scale, bounds, self.draws, self.seed, both_ways=True)
-        statement = "1 - 16 exp(-C_4 d) <= the share of starts with well-conditioned products"
+        statement = "1 - 16 exp(-(c / s)^2 d / 32) <= P(all partial products are well conditioned)"
         return (found.at_least(statement, _chance(network, scale)),)
 
 
@@ -197,14 +209,14 @@ class RandomResidualLimitIsFlat(_AbstractRandomStart):
         setting, scale = Setting.of(case.objective), _scale(case)
         least = float(minimiser_sharpness_bounds(case.objective).paper)
         ratio, part = limit.sharpness / least, limit.resolution / limit.sharpness
-        shrink = shrinking(scale, setting.network.widths[0])
+        shrink, growth = shrinking(scale, setting.network.widths[0]), "exp(2 s^2 + 4 c)"
         bound = ratio_bound(setting, scale) * (setting.largest / setting.smallest)
         return (
             Claim("1 <= S / S_min", 1.0, ratio, limit.resolution / least),
-            Claim("S / S_min <= 2^8 exp(...) q^{-(2 - 2/L)} M_Sigma / mu", ratio, bound, part),
+            Claim(f"S / S_min <= 2^8 {growth} q^(-2 + 2/L) M_Sigma / mu", ratio, bound, part),
             Claim("q r <= |w|", shrink * setting.readout, setting.size),
             Claim(
-                "S <= 2^9 exp(2 s^2 + 4 c) L M_Sigma r^2",
+                f"S <= 2^9 {growth} scale L M_Sigma r^2",
                 limit.sharpness,
                 _sharpness_bound(setting, scale),
                 part,
@@ -216,7 +228,8 @@ class RandomResidualLimitIsFlat(_AbstractRandomStart):
         setting = Setting.of(case.objective)
         chance = _chance(setting.network, _scale(case))
         bound = _sharpness_bound(setting, _scale(case))
-        return (Answer(Question.GREATEST_SHARPNESS, bound, f"with probability {chance:.6g}"),)
+        condition = f"that the flow finds, with probability {chance:.6g}"
+        return (Answer(Question.GREATEST_SHARPNESS, bound, condition, Place.FLOW),)
 
 
 def shrinking(scale: float, width: int) -> Magnitude:

@@ -128,7 +128,7 @@ class _AbstractProducts(AbstractTheorem[Case]):
         network = case.objective.network
         assert isinstance(network, LinearNetwork)
         found = well_conditioned(network, scale, bounds, self.draws, self.seed)
-        statement = "1 - F <= the share of starts whose products are within their bounds"
+        statement = "1 - F(u) <= P(all partial products are within their bounds)"
         return (found.at_least(statement, 1 - float(self.failure(case))),)
 
     @override
@@ -205,7 +205,7 @@ class ResidualProductsByTerms(_AbstractProducts):
         claims = random_residual_start(case)
         if not met(claims):
             return claims
-        return (*claims, Claim("F(u) <= 1, or nothing is said", self.failure(case), 1.0))
+        return (*claims, Claim("F(u) <= 1", self.failure(case), 1.0))
 
 
 def well_conditioned(

@@ -29,6 +29,7 @@ from thalweg.theorems.certificate import (
     AbstractTheorem,
     Answer,
     Claim,
+    Place,
     Question,
     requirement,
     rounding,
@@ -115,18 +116,19 @@ class GradientsAreBounded(AbstractTheorem[Point]):
         excess = float(setting.problem.excess(setting.network.end_to_end(weights)))
         _, before = partial_products(setting.network, weights)
         _, after = partial_products(setting.network, tuple(each.T for each in reversed(weights)))
-        for low, high in zip(before, reversed(after), strict=True):
-            values = [np.linalg.svd(np.asarray(each), compute_uv=False) for each in (low, high)]
+        for pair in zip(before, reversed(after), strict=True):
+            values = [np.linalg.svd(np.asarray(each), compute_uv=False) for each in pair]
             lower.append(np.prod([each[-1] ** 2 for each in values]))
             upper.append(np.prod([each[0] ** 2 for each in values]))
         common = 4 * setting.scale * setting.readout**2 * excess
         squares = np.asarray(layer_norms(point.objective.gradient(weights))) ** 2
         floor = common * setting.smallest * np.asarray(lower)
         ceiling = common * setting.largest * np.asarray(upper)
-        slack = rounding(ceiling)
+        slack, high = rounding(ceiling), "|Pi_{L:k+1}|^2 |Pi_{k-1:1}|^2"
+        low = "sigma_min(Pi_{L:k+1})^2 sigma_min(Pi_{k-1:1})^2"
         return (
-            Claim("4 mu r^2 ... excess <= |grad_k|_F^2", floor, squares, slack),
-            Claim("|grad_k|_F^2 <= 4 M_Sigma r^2 ... excess", squares, ceiling, slack),
+            Claim(f"4 scale mu r^2 {low} excess <= |grad_k|_F^2", floor, squares, slack),
+            Claim(f"|grad_k|_F^2 <= 4 scale M_Sigma r^2 {high} excess", squares, ceiling, slack),
         )
 
 
@@ -188,7 +190,9 @@ class ResidualStartConverges(AbstractTheorem[Case]):
         answers = [Answer(Question.RATE, rate), *time_answer(case, rate)]
         if setting.network.outputs == 1:
             bound = _sharpness_bound(setting, known)
-            answers.append(Answer(Question.GREATEST_SHARPNESS, bound, "that the flow finds"))
+            answers.append(
+                Answer(Question.GREATEST_SHARPNESS, bound, "that the flow finds", Place.FLOW)
+            )
         return tuple(answers)
 
 
@@ -274,9 +278,10 @@ def _sharpness_claims(case: Case, known: Conditioning) -> tuple[Claim, ...]:
     least = float(minimiser_sharpness_bounds(case.objective).paper)
     kappa, shrink = setting.largest / setting.smallest, setting.readout / setting.size
     ratio = 16 * known.largest**4 * kappa * shrink ** (2 - 2 / setting.depth)
+    middle = "2 scale M_Sigma sum_k |P_k|^2 |q_k|^2"
     return (
-        Claim("S <= 2 M_Sigma sum_k |P_k|^2 |q_k|^2", limit.sharpness, posterior, limit.resolution),
-        Claim("2 M_Sigma sum_k |P_k|^2 |q_k|^2 <= 32 M^4 L M_Sigma r^2", posterior, bound),
+        Claim(f"S <= {middle}", limit.sharpness, posterior, limit.resolution),
+        Claim(f"{middle} <= 32 scale M^4 L M_Sigma r^2", posterior, bound),
         Claim(
             "S / S_min <= 16 M^4 kappa (r / |w|)^{2 - 2/L}",
             limit.sharpness / least,

@@ -88,10 +88,11 @@ class SharpSaddle(AbstractTheorem[WantedCurvature]):
         saddle, form = _sharp(subject.objective, network, jnp.asarray(subject.curvature))
         form = float(form)
         wanted = (float(subject.objective.weight_decay) - subject.curvature) * _square(saddle)
+        wish = "(weight decay - c)" if float(subject.objective.weight_decay) else "-c"
         return (
-            Claim("<d, H d> <= -c |d|^2", form, wanted, rounding(wanted)),
-            Claim("-c |d|^2 <= <d, H d>", wanted, form, rounding(wanted)),
-            _below(subject, saddle, wanted / _square(saddle), "lambda_min(H) <= -c"),
+            Claim(f"<d, H d> <= {wish} |d|^2", form, wanted, rounding(wanted)),
+            Claim(f"{wish} |d|^2 <= <d, H d>", wanted, form, rounding(wanted)),
+            _below(subject, saddle, wanted / _square(saddle), f"lambda_min(H) <= {wish}"),
         )
 
 
@@ -141,8 +142,10 @@ class RescaledSaddle(AbstractTheorem[WantedCurvature]):
         return (
             Claim("<d, H d> <= the closed form", form, expected, slack),
             Claim("the closed form <= <d, H d>", expected, form, slack),
-            Claim("<d, H d> / |d|^2 <= -c", quotient, -subject.curvature, rounding(quotient)),
-            _below(subject, saddle, quotient, "lambda_min(H) <= <d, H d> / |d|^2"),
+            Claim(
+                "the closed form / |d|^2 <= -c", quotient, -subject.curvature, rounding(quotient)
+            ),
+            _below(subject, saddle, quotient, "lambda_min(H) <= the closed form / |d|^2"),
         )
 
     def factor(self, subject: WantedCurvature) -> float:

@@ -44,8 +44,14 @@ class Proportion:
 
     def at_least(self, statement: str, bound: float) -> Claim:
         """The claim that the probability is at least this, to the resolution of the sample."""
-        return Claim(statement, bound, self.estimate, max(self.interval[1] - self.estimate, 0.0))
+        slack = max(self.interval[1] - self.estimate, 0.0)
+        return Claim(self._of_draws(statement), bound, self.estimate, slack)
 
     def at_most(self, statement: str, bound: float) -> Claim:
         """The claim that the probability is at most this, to the resolution of the sample."""
-        return Claim(statement, self.estimate, bound, max(self.estimate - self.interval[0], 0.0))
+        slack = max(self.estimate - self.interval[0], 0.0)
+        return Claim(self._of_draws(statement), self.estimate, bound, slack)
+
+    def _of_draws(self, statement: str) -> str:
+        """The probability on one side is an estimate, and the label says of what."""
+        return f"{statement}, in {self.trials} draws"

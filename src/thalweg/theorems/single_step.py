@@ -67,20 +67,27 @@ class SingleStep(AbstractTheorem[Step]):
         noise = float(point.imbalance_resolution) if imbalance > 0 else 0.0
         return (
             *claims,
-            Claim("|W_j|_2 <= (4 F)^(1/N)", norm, bound, rounding(bound)),
+            Claim("max_j |W_j|_2 <= (4 F)^(1/N)", norm, bound, rounding(bound)),
             Claim("|G|_2 <= F", g, point.norm, rounding(point.norm)),
             Claim("imbalance <= 2 delta", imbalance, 2 * delta, noise),
             Claim("c <= sigma_min(W)", c, float(point.smallest), rounding(norm**point.depth)),
-            Claim("eta <= c^(4 - 2/N) / ...", eta, guarantee.learning_rate, rounding(1.0)),
+            Claim(
+                "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N))",
+                eta,
+                guarantee.learning_rate,
+                rounding(1.0),
+            ),
         )
 
     @override
     def conclusions(self, subject: Step, /) -> tuple[Claim, ...]:
         point, eta = subject.point, subject.learning_rate
         delta = subject.guarantee.imbalance
-        statement = "2 delta <= min{s^p / (8 N^3 M^(2(N-2))), ...}  (28)"
+        statement = "2 delta <= min{s^p / (8 N^3 M^(2(N-2))), s^2 / (6 N^2 M^(2(N-1)))}  (28)"
         balance = Claim(statement, 2 * delta, _largest_imbalance(point), rounding(1.0))
-        rate = Claim("eta <= min{...}  (27)", eta, _largest_rate(point), rounding(1.0))
+        rate = Claim(
+            "eta <= the least of the bounds of (27)", eta, _largest_rate(point), rounding(1.0)
+        )
         return (descent_claim(point, eta), rate, balance, *_pieces(point, eta, float(delta)))
 
 
@@ -118,10 +125,17 @@ def _pieces(point: Approximation, eta: float, delta: float) -> tuple[Claim, ...]
     replaced, allowed = np.linalg.norm(first - powers), 2 * delta * n**3 * m ** (2 * (n - 2)) * g
     gain = 0.75 * float(point.smallest) ** point.power
     return (
-        Claim("|R|_F <= sum over orders", remainder, series, noise),
-        Claim("sum over orders <= 2 eta^2 M^(3N-4) N^2 F |G|_F", series, closed, noise),
-        Claim("replacement <= 2 delta N^3 M^(2(N-2)) |G|_F", replaced, allowed, rounding(b * g)),
-        Claim("(3/4) s^p <= least eigenvalue", gain, least, rounding(m ** (2 * n))),
+        Claim("|R|_F <= the sum over orders", remainder, series, noise),
+        Claim("the sum over orders <= 2 eta^2 M^(3N-4) N^2 F |G|_F", series, closed, noise),
+        Claim(
+            "|first order - its replacement|_F <= 2 delta N^3 M^(2(N-2)) |G|_F",
+            replaced,
+            allowed,
+            rounding(b * g),
+        ),
+        Claim(
+            "(3/4) s^p <= least eigenvalue of the replacement", gain, least, rounding(m ** (2 * n))
+        ),
     )
 
 

@@ -46,7 +46,12 @@ def starts_below_zero_network(objective: Objective, weights: Weights) -> tuple[C
     shared = 2 * float(jnp.sum(image * setting.problem.fitted.T))
     slope = max(float(jnp.max(jnp.abs(array))) for array in objective.gradient(weights))
     return (
-        Claim("R(W(0)) <= R(0)", own, shared, rounding(own, shared)),
+        Claim(
+            "p^T Sigma p <= 2 p^T Sigma w, that is (R(W(0)) <= R(0))",
+            own,
+            shared,
+            rounding(own, shared),
+        ),
         requirement("the gradient at the start is not zero", slope > 0),
     )
 
@@ -55,7 +60,7 @@ def starts_small(objective: Objective, weights: Weights) -> tuple[Claim, ...]:
     """That the solution is not small and the start is, by comparison and with depth (A3)."""
     setting = Setting.of(objective)
     return (
-        Claim("1 <= |w|", 1.0, setting.size + rounding(1.0)),
+        Claim("1 <= |w| + rounding", 1.0, setting.size + rounding(1.0)),
         Claim("32 L sqrt(eps) <= 1", 32 * setting.depth * float(start_size(weights)) ** 0.5, 1.0),
     )
 
@@ -77,7 +82,10 @@ def on_the_curve(case: Case) -> tuple[Claim, ...]:
     pairs = zip(imbalance(case.flow.start), imbalance(case.weights), strict=True)
     gap = max((float(jnp.max(jnp.abs(a - b))) for a, b in pairs), default=0.0)
     size = float(jnp.max(layer_norms(case.weights))) ** 2
-    return (Claim("the flow starts on the curve of the start: |D - D(0)| <=", gap, 1e-6 * size),)
+    statement = (
+        "the flow starts on the curve of the start: max |D - D(0)| <= 1e-6 max_k |W_k(0)|_F^2"
+    )
+    return (Claim(statement, gap, 1e-6 * size),)
 
 
 def unique_below_zero(case: Case) -> tuple[Claim, ...]:

@@ -35,6 +35,7 @@ from thalweg.theorems.certificate import (
     Answer,
     Claim,
     Question,
+    identity,
     rounding,
 )
 from thalweg.theorems.least_squares import (
@@ -82,7 +83,7 @@ class BalanceIsConserved(AbstractTheorem[Case]):
 
 def _constant_imbalance(flow: Flow, start: Weights) -> Claim:
     drift = seen_along(flow, _largest_drift, imbalance(start))
-    return Claim("max_k |D_k(t) - D_k(0)| <= 0", drift, 0.0, _inaccuracy(flow))
+    return identity("D_k(t) = D_k(0), along the flow", drift, _inaccuracy(flow))
 
 
 def _largest_drift(objective: Objective, weights: Weights, first: tuple) -> Scalar:
@@ -100,9 +101,9 @@ def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Cl
         error = np.abs(changes - eta**2 * drift[:-1][consecutive])
         found = np.maximum(found, np.max(error, axis=(1, 2), initial=0.0))
     size = np.maximum(sizes[:-1], sizes[1:])[consecutive]
-    statement = "D_k changes by eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T) in a step, up to 0"
+    statement = "D_k after a step = D_k + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)"
     width = max(max(shape) for shape in run.objective.network.shapes)
-    return Claim(statement, found, 0.0, rounding(size**2, units=64.0 * width))
+    return identity(statement, found, rounding(size**2, units=64.0 * width))
 
 
 def _imbalances(objective: Objective, weights: Weights) -> tuple[tuple, tuple, Scalar]:
@@ -279,8 +280,8 @@ class EventuallyLojasiewicz(AbstractTheorem[Case]):
         large = margin > 0
         lower, rest = margin[large] ** (setting.depth - 1), progress.rest[large]
         claims = (
-            Claim("rate <= |grad|^2 / excess", constants.rate, ratio),
-            Claim("B <= |w_prod|", constants.product, np.min(progress.product)),
+            Claim("rate <= min |grad|^2 / excess", constants.rate, ratio),
+            Claim("B <= min |w_prod|", constants.product, np.min(progress.product)),
         )
         if not large.any():
             return claims

@@ -17,7 +17,14 @@ from thalweg.curvature import (
     small_start_sharpness_bounds,
 )
 from thalweg.theorems.case import Case
-from thalweg.theorems.certificate import AbstractTheorem, Answer, Claim, Question, rounding
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Answer,
+    Claim,
+    Place,
+    Question,
+    rounding,
+)
 from thalweg.theorems.least_squares import Minimum, Setting, minimum_at
 from thalweg.theorems.small_setting import small_and_below_zero, start_size
 from thalweg.theorems.small_start import (
@@ -27,6 +34,8 @@ from thalweg.theorems.small_start import (
     progress_of,
     rate_answer,
 )
+
+_FOUND = "that the flow finds"
 
 
 class LayersGrowAlike(AbstractTheorem[Case]):
@@ -103,14 +112,9 @@ class SmallStartConverges(AbstractTheorem[Case]):
             largest = np.max(progress.gradients, axis=1)
             curvature = 2 * setting.scale * setting.largest * progress.sensitivity
             slack = rounding(largest, bound) + 2 * curvature * progress.error
-            claims.append(
-                Claim(
-                    "max_k |grad_k| <= 2 (2 |w|)^{1 - 1/L} sqrt(scale M excess(t_0)) exp(...)",
-                    largest[grown],
-                    bound[grown],
-                    slack[grown],
-                )
-            )
+            envelope_text = "sqrt(scale M excess(t_0)) exp(-rate (t - t_0) / 2)"
+            statement = f"max_k |grad_k| <= 2 (2 |w|)^(1 - 1/L) {envelope_text}"
+            claims.append(Claim(statement, largest[grown], bound[grown], slack[grown]))
         return tuple(claims)
 
     @override
@@ -144,9 +148,12 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
         return (
             Claim("1 <= S / S_min", 1.0, ratio, slack),
             Claim("S / S_min <= 4 M / mu", ratio, 4 * condition, slack),
-            Claim("S <= 8 L M |w|^{2 - 2/L}", limit.sharpness, upper.paper, limit.resolution),
+            Claim("S <= 8 scale L M |w|^{2 - 2/L}", limit.sharpness, upper.paper, limit.resolution),
             Claim(
-                "S <= 2 L M (2 |w|)^{2 - 2/L}", limit.sharpness, upper.stronger, limit.resolution
+                "S <= 2 scale L M (2 |w|)^{2 - 2/L}",
+                limit.sharpness,
+                upper.stronger,
+                limit.resolution,
             ),
         )
 
@@ -154,11 +161,12 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
     def answers(self, case: Case, /) -> tuple[Answer, ...]:
         upper = small_start_sharpness_bounds(case.objective)
         return (
-            Answer(Question.GREATEST_SHARPNESS, float(upper.paper), "that the flow finds"),
+            Answer(Question.GREATEST_SHARPNESS, float(upper.paper), _FOUND, Place.FLOW),
             Answer(
                 Question.GREATEST_SHARPNESS,
                 float(upper.stronger),
-                "that the flow finds, by the proof",
+                f"{_FOUND}, by the proof",
+                Place.FLOW,
             ),
         )
 
@@ -227,9 +235,15 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
             2 * setting.scale * common * ((setting.depth - 1) * moment + term)
             for term in (image @ image / moment, setting.largest)
         )
+        common_factor = "2 scale |w|^{2 - 2/L}"
         claims = (
-            Claim("2 |w|^{2 - 2/L} (... + |Sigma v|^2 / b) <= S_0", low, balanced, rounding(high)),
-            Claim("S_0 <= 2 |w|^{2 - 2/L} (... + M)", balanced, high, rounding(high)),
+            Claim(
+                f"{common_factor} ((L - 1) b + |Sigma v|^2 / b) <= S_0",
+                low,
+                balanced,
+                rounding(high),
+            ),
+            Claim(f"S_0 <= {common_factor} ((L - 1) b + M)", balanced, high, rounding(high)),
         )
         limit = limit_of(case)
         if limit is None:
@@ -246,12 +260,12 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
     def answers(self, case: Case, /) -> tuple[Answer, ...]:
         balanced = float(balanced_sharpness(case.objective))
         spread = sharpness_spread(Setting.of(case.objective), float(start_size(case.weights)))
-        where = "that the flow finds, by its alignment"
+        where, limit = f"{_FOUND}, by its alignment", "in the limit of small starts"
         return (
-            Answer(Question.PREDICTED_SHARPNESS, balanced, "of the limit of ever smaller starts"),
-            Answer(Question.PREDICTED_RATE, 2 / balanced, "at the limit of ever smaller starts"),
-            Answer(Question.GREATEST_SHARPNESS, spread.upper * balanced, where),
-            Answer(Question.LEAST_SHARPNESS, spread.lower * balanced, where),
+            Answer(Question.PREDICTED_SHARPNESS, balanced, limit, Place.FLOW),
+            Answer(Question.PREDICTED_RATE, 2 / balanced, limit),
+            Answer(Question.GREATEST_SHARPNESS, spread.upper * balanced, where, Place.FLOW),
+            Answer(Question.LEAST_SHARPNESS, spread.lower * balanced, where, Place.FLOW),
         )
 
 

@@ -195,7 +195,7 @@ class RadialMargin(AbstractTheorem[RadialLaw]):
             _enough_dimensions(subject.dimension),
             requirement("the law of |V| has a density", hasattr(subject.norm, "pdf")),
             Claim("1 <= b_1", 1.0, subject.outer),
-            Claim("b_1 < b_2", np.nextafter(subject.outer, np.inf), subject.inner),
+            Claim("b_1 < b_2", subject.outer, subject.inner),
         )
 
     @override
@@ -229,8 +229,7 @@ class GaussianNormTails(AbstractTheorem[GaussianNorm]):
 
     @override
     def assumptions(self, subject: GaussianNorm, /) -> tuple[Claim, ...]:
-        least = np.finfo(float).tiny
-        return Claim("1 <= d", 1, subject.dimension), Claim("0 < k", least, subject.exponent)
+        return Claim("1 <= d", 1, subject.dimension), Claim("0 < k", 0.0, subject.exponent)
 
     @override
     def conclusions(self, subject: GaussianNorm, /) -> tuple[Claim, ...]:

@@ -27,7 +27,13 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg.dynamics.exact import reciprocal_norm
-from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Claim,
+    identity,
+    requirement,
+    rounding,
+)
 from thalweg.theorems.magnitude import Magnitude
 
 Series = Float[np.ndarray, " times"]
@@ -133,12 +139,12 @@ class Ray:
 
 def ray_claims(ray: Ray, largest: float = LARGEST_NORM) -> tuple[Claim, ...]:
     """What the paper assumes of the start, beside balance."""
-    small = f"|w(0)| <= {largest:g} |target|"
+    small = f"|w(0)| / |target| <= {largest:g}"
     return (
         Claim("2 <= depth", 2, ray.depth),
         requirement("the product is not zero", ray.norm > 0),
         Claim(small, ray.norm, largest, rounding(largest)),
-        Claim("w(0) is not antiparallel to the target: -1 < nu", LEAST_COSINE, ray.cosine),
+        Claim("w(0) is not antiparallel to the target: -1 + 1e-12 <= nu", LEAST_COSINE, ray.cosine),
     )
 
 
@@ -173,7 +179,7 @@ class Reparametrisation(AbstractTheorem[Ray]):
             ("nu' = 1 - nu^2", slopes[1] - (1 - cosines**2), known),
             ("nu = 1 - 2 rho / (rho + e^(2 tau))", cosines - explicit, 1e-12),
         )
-        return tuple(Claim(name, np.abs(found), 0.0, slack) for name, found, slack in residuals)
+        return tuple(identity(name, np.abs(found), slack) for name, found, slack in residuals)
 
 
 class NormEnvelope(AbstractTheorem[Ray]):
@@ -202,8 +208,18 @@ class NormEnvelope(AbstractTheorem[Ray]):
             Claim("|u(0)| e^(-2 N tau) <= |u(tau)|", lower, norms, rounding(lower)),
             Claim("|u(tau)| <= |u(0)| e^(N tau)", norms, upper, rounding(upper)),
             Claim("|u(tau)| < 1", norms, 1.0, slack),
-            Claim("|u| falls until nu = |u|", falling[1:], falling[:-1], rounding(falling[1:])),
-            Claim("|u| grows from then on", rising[:-1], rising[1:], rounding(rising[1:])),
+            Claim(
+                "|u(tau_{i+1})| <= |u(tau_i)|, until (nu = |u|)",
+                falling[1:],
+                falling[:-1],
+                rounding(falling[1:]),
+            ),
+            Claim(
+                "|u(tau_i)| <= |u(tau_{i+1})|, from (nu = |u|) on",
+                rising[:-1],
+                rising[1:],
+                rounding(rising[1:]),
+            ),
         )
 
 

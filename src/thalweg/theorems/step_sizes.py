@@ -35,11 +35,11 @@ from thalweg.theorems.certificate import (
     Answer,
     Claim,
     Question,
+    identity,
     requirement,
     rounding,
 )
 from thalweg.theorems.convergence import (
-    LEAST,
     Guarantee,
     decay_claims,
     guarantee_claims,
@@ -84,8 +84,9 @@ class FewerIterations(AbstractTheorem[Case]):
         count, guarantee = _integrated(subject, eta), guarantee_of(subject)
         plain = Magnitude.of(guarantee.iterations(max(float(start.loss) / goal, 1.0), eta))
         # Where the target is close to the start the factor for discreteness may not pay off.
-        slack = start.power * log1p(float(eta) * start.norm**start.power)
-        claims = [Claim("T <= log(l(0) / eps) / (eta c^p)", count, plain, slack)]
+        discrete = (1 + eta * Magnitude.of(start.norm) ** start.power) ** start.power
+        statement = "T <= (1 + eta F^p)^p ceil(log(l(0) / eps) / (eta c^p))"
+        claims = [Claim(statement, count, discrete * plain)]
         steps, points = points_of(subject)
         late = steps >= float(count)
         if np.any(late):
@@ -257,11 +258,11 @@ class LargerSteps(AbstractTheorem[Case]):
             return claims
         start, eta = start_of(subject), learning_rate_of(subject)
         c, known = start.margin, start.margin_resolution
-        claims = (*claims, Claim("0 < c, the deficiency margin", LEAST, c, known))
+        claims = (*claims, Claim("0 < c, the deficiency margin", 0.0, c, known))
         if not applies(claims):
             return claims
         measured = Measured.of(start, self.kappa)
-        most = Claim("kappa <= N or 1", measured.kappa, float(measured.multiplicity))
+        most = Claim("kappa <= mu", measured.kappa, float(measured.multiplicity))
         if measured.kappa <= 0 or most.fails:
             return (*claims, most, requirement("0 < kappa", measured.kappa > 0))
         statement = "kappa / 2 <= what the imbalance leaves of mu, for small eta"
@@ -270,10 +271,11 @@ class LargerSteps(AbstractTheorem[Case]):
         if eta is None or not applies(claims):
             return claims
         # The width of the bisection; and the margin enters to the fourth power at most.
-        relative = 4 * log1p(known / c) + 1e-12
+        relative, steep = 4 * log1p(known / c) + 1e-12, steepness(subject)
+        largest = measured.largest_rate() / steep
         return (
             *claims,
-            Claim("eta <= the largest certified", eta, measured.largest_rate(), relative),
+            Claim("eta <= the largest certified learning rate", eta / steep, largest, relative),
         )
 
     @override
@@ -291,7 +293,7 @@ class LargerSteps(AbstractTheorem[Case]):
             *decay_claims(subject, eta, rate),
             Claim("eta rate l(t) <= l(t) - l(t+1)", eta * rate * points.loss, decrease, noise),
             Claim("imbalance <= nu", imbalance, nu, points.imbalance_resolution),
-            Claim("|W_j|_2 <= M", norms, m, rounding(norms)),
+            Claim("max_j |W_j|_2 <= M", norms, m, rounding(norms)),
         )
 
     @override
@@ -338,10 +340,11 @@ class StabilityLimit(AbstractTheorem[Case]):
             minimiser = balanced_from(network, start.target)
             found = float(sharpness(subject.objective, minimiser).value) / steepness(subject)
             gap, slack = abs(found - float(2 / limit)), 1e-9 * found
-            claims.append(Claim("|sharpness - N sigma_max^p| <= 0", gap, 0.0, slack))
+            claims.append(identity("sharpness / steepness = N sigma_max^p", gap, slack))
         if start.margin > 0:
             certified = Guarantee(start.depth, start.norm, start.margin).learning_rate
-            claims.append(Claim("theorem 1's learning rate <= the limit", certified, limit))
+            statement = "learning rate of theorem 1 <= 2 / (N sigma_max^p)"
+            claims.append(Claim(statement, certified, limit))
         return tuple(claims)
 
     @override

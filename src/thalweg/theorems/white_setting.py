@@ -21,7 +21,13 @@ from thalweg.measurement import unbalancedness
 from thalweg.network import LinearNetwork
 from thalweg.problem import AbstractLeastSquares, Regression
 from thalweg.theorems.case import Case
-from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.theorems.certificate import (
+    AbstractTheorem,
+    Claim,
+    identity,
+    requirement,
+    rounding,
+)
 from thalweg.theorems.motions import one_network
 from thalweg.theorems.stages import LARGEST_NORM, Ray, ray_claims
 
@@ -78,8 +84,8 @@ class WhiteLoss(AbstractTheorem[Predictor]):
         # What is not white to 1e-10 changes the value by as much of |W|^2.
         slack = 10 * EXACT * scale * np.sum(matrix**2) + rounding(value, power)
         return (
-            Claim("|loss - s |W - C|^2 - constant| <= 0", abs(value - formula), 0.0, slack),
-            Claim("|minimum - constant| <= 0", abs(problem.minimum - constant), 0.0, slack),
+            identity("loss = s |W - C|^2 + s (|Y|^2 / n - |C|^2)", abs(value - formula), slack),
+            identity("minimum = s (|Y|^2 / n - |C|^2)", abs(problem.minimum - constant), slack),
         )
 
 
@@ -123,7 +129,7 @@ def balance_claim(weights: Weights) -> Claim:
     """That the weights are balanced, up to rounding."""
     size = max(float(np.sum(np.asarray(layer) ** 2)) for layer in weights)
     part = float(unbalancedness(weights)) / size if size > 0 else 0.0
-    return Claim("unbalancedness <= 1e-10 of the largest |W_j|^2", part, EXACT)
+    return Claim("unbalancedness / max_j |W_j|_F^2 <= 1e-10", part, EXACT)
 
 
 def target_claim(case: Case) -> Claim:

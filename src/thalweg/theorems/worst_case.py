@@ -159,15 +159,15 @@ class StepsMustShrink(AbstractTheorem[Horizon]):
         rate = Magnitude.of(subject.learning_rate)
         return (
             *claims,
-            Claim("the window begins <= time", float(early), subject.time),
-            Claim("time <= the window ends", subject.time, float(late)),
+            Claim("start of the window <= t", float(early), subject.time),
+            Claim("t <= end of the window", subject.time, float(late)),
             Claim("1e14 e^(-a t) tolerance / a <= eta", subject.least_failing_rate, rate),
         )
 
     @override
     def conclusions(self, subject: Horizon, /) -> tuple[Claim, ...]:
         tolerance = Magnitude.of(subject.tolerance)
-        statement = "tolerance < |theta_k - theta(t)| for every k"
+        statement = "tolerance < min_k |theta_k - theta(t)|"
         return (Claim(statement, tolerance, subject.closest_approach()),)
 
 
@@ -185,13 +185,13 @@ class ThirdCoordinateGrows(AbstractTheorem[Horizon]):
         a, rate = float(subject.objective.a), subject.learning_rate
         return (
             *_start_claims(subject),
-            Claim("log(2) / (12 a) <= time", log(2) / (12 * a), subject.time),
+            Claim("log(2) / (12 a) <= t", log(2) / (12 * a), subject.time),
             Claim("1 / (6 a) < eta", 1 / (6 * a), rate),
         )
 
     @override
     def conclusions(self, subject: Horizon, /) -> tuple[Claim, ...]:
-        statement = "1 < |theta_k - theta(t)| for every k"
+        statement = "1 < min_k |theta_k - theta(t)|"
         return (Claim(statement, Magnitude.of(1.0), subject.closest_approach()),)
 
 
@@ -216,8 +216,8 @@ class RaysPart(AbstractTheorem[Horizon]):
         a, rate = float(subject.objective.a), subject.learning_rate
         return (
             *claims,
-            Claim("the window begins <= time", float(early), subject.time),
-            Claim("time <= the window ends", subject.time, float(late)),
+            Claim("start of the window <= t", float(early), subject.time),
+            Claim("t <= end of the window", subject.time, float(late)),
             requirement("0 < eta", rate > 0),
             Claim("eta <= 1 / (6 a)", rate, 1 / (6 * a)),
         )
@@ -228,9 +228,10 @@ class RaysPart(AbstractTheorem[Horizon]):
         share = (subject.start[1] + 1 - r / 2) / (2 - 1.5 * r)
         size = Magnitude.exp(a * subject.time) * (a * subject.learning_rate)
         bound, found = size * (share**2 / 20), subject.ray_distance()
+        formula = "((q_2 - z_0) / (2 - 3 r / 2))^2 a eta e^(a t) / 20"
         return (
-            Claim("1e-14 a eta e^(a t) < the bound", size * 1e-14, bound),
-            Claim("the bound <= the distance of the ray", bound, found),
+            Claim(f"1e-14 a eta e^(a t) < {formula}", size * 1e-14, bound),
+            Claim(f"{formula} <= distance of the flow from the ray", bound, found),
         )
 
 
