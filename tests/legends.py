@@ -7,12 +7,13 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.transforms import Bbox
 
 from thalweg.figures.curves import REFERENCE, STAND_IN
 
 
 def legend_faults(figure: Figure) -> list[str]:
-    """In words: entries without an artist, and artists without an entry."""
+    """In words: entries without an artist, artists without an entry, entries out of sight."""
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     entries = [
         (handle, text.get_text())
@@ -26,11 +27,21 @@ def legend_faults(figure: Figure) -> list[str]:
         for handle, label in entries
         if not any(_looks_like(handle, label, artist) for artist in drawn)
     ]
-    return found + [
+    found += [
         f"{artist} is drawn, and no legend lists it"
         for artist in drawn
         if not any(_looks_like(handle, label, artist) for handle, label in entries)
     ]
+    figure.canvas.draw()
+    return found + [
+        "a legend leaves the figure"
+        for legend in legends
+        if legend is not None and not _inside(legend.get_window_extent(), figure.bbox)
+    ]
+
+
+def _inside(box: Bbox, frame: Bbox) -> bool:
+    return frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
 
 
 def _visible(axes):

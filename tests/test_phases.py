@@ -201,7 +201,7 @@ def test_the_map_shows_the_phases_that_there_are_and_the_boundaries():
     line = next(
         each
         for each in figure.axes[0].lines
-        if "no minimiser is linearly stable" in str(each.get_label())
+        if "limit of linear stability" in str(each.get_label())
     )
     assert np.allclose(line.get_xdata(), 0.1)  # 2 / 20
     with pytest.raises(InputError, match="`depth`"):

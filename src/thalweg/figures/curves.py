@@ -26,6 +26,7 @@ FLOW_LABEL = "flow"
 REFERENCE = "reference"  # marks lines that belong to the axes, such as zero
 STAND_IN = "0.4"  # the colour of a legend's entry that stands for one curve per run
 _RATE = r"$\eta$ = "
+_LINE, _HANDLE = 62, 5  # letters below a picture; what the line before a label takes of them
 _SIZE = (4.8, 3.5)  # inches: letters stay readable where a phone shows the picture
 
 
@@ -42,10 +43,10 @@ def picture(results: xr.Dataset, draw: Draw) -> Figure:
         figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
         draw(axes, results)
         time_axis(axes, results)
-        handles = list(handles_by_label(axes).values())
+        handles = handles_by_label(axes)
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=_columns(len(handles)),
-            columnspacing=1.2, handlelength=1.8,
+            handles=list(handles.values()), loc="outside lower center", columnspacing=1.2,
+            ncols=_columns(list(handles)), handlelength=1.8,
         )  # fmt: skip
     return figure
 
@@ -123,10 +124,14 @@ def finite(results: xr.Dataset, name: str) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def _columns(entries: int) -> int:
-    """As many as a narrow picture has room for, with rows that are evenly filled."""
-    rows = -(-entries // 4)
-    return -(-entries // rows)
+def _columns(labels: list[str]) -> int:
+    """As many as a narrow picture has space for, with rows that are evenly filled."""
+    lengths = [len(label.replace(r"$\eta$", "n")) + _HANDLE for label in labels]
+    for rows in range(-(-len(labels) // 4), len(labels)):
+        columns = [lengths[first : first + rows] for first in range(0, len(labels), rows)]
+        if sum(map(max, columns)) <= _LINE:
+            return len(columns)
+    return 1
 
 
 def _colours(results: xr.Dataset) -> list[Any]:

@@ -32,7 +32,7 @@ _MOST_PARTS = 24  # of a cell: finer shares are not seen
 _BOUNDARIES = {
     "paper_sharpness_bound": (r"$2/S_{\min}$, marion2024", (0, (1, 1.2))),
     "stronger_sharpness_bound": (
-        "2 / stronger bound: no minimiser is linearly stable above it",
+        "2 / stronger bound: limit of linear stability",
         (0, (5, 1.5)),
     ),
 }

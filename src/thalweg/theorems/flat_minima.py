@@ -224,5 +224,5 @@ def _floor(sharpness: float, condition: str) -> tuple[Answer, ...]:
         return ()
     return (
         Answer(Question.LEAST_SHARPNESS, sharpness, condition),
-        Answer(Question.CRITICAL_RATE, 2 / sharpness, f"{condition}, for almost every start"),
+        Answer(Question.CRITICAL_RATE, 2 / sharpness, condition),
     )
