@@ -85,24 +85,34 @@ class _Plan(NamedTuple):
         from thalweg._checks import require_shapes
 
         owner = given.get("objective", given.get("self"))
-        network = given.get("network", getattr(owner, "network", None))
-        if network is not None:
+        network = given.get("network", getattr(owner, "network", owner))
+        if hasattr(network, "shapes"):
             for name, many in self.weights.items():
                 if name in given:
                     require_shapes(name, given[name], network.shapes, many)
 
     def _agree(self, given: Mapping[str, Any]) -> None:
         """See that axes of one name are of one length."""
-        lengths: dict[str, tuple[str, int]] = {}
+        owner, lengths = given.get("self"), {}
         for name in (each for each in self.axes if each in given):
             shape = given[name].shape
             for axis, length in zip(self.axes[name], shape, strict=False):
-                other, known = lengths.setdefault(axis, (name, length))
-                if known != length and axis.isidentifier() and axis != "_":
+                if not axis.isidentifier() or axis == "_":
+                    continue
+                own = _length(owner, axis)
+                first = (f"`{name}`", length) if own is None else (type(owner).__name__, own)
+                other, known = lengths.setdefault(axis, first)
+                if known != length:
                     raise InputError(
-                        f"`{name}` must have as many {axis} as `{other}`, {known}, got shape "
-                        f"{shape}; is one of them transposed?"
+                        f"`{name}` must have as many {axis} as {other}, {known}, got shape "
+                        f"{shape}; is it transposed?"
                     )
+
+
+def _length(owner: Any, axis: str) -> int | None:
+    """What the owner of a method says about an axis; asked by its class, for methods are slow."""
+    own = getattr(type(owner), "length", None)
+    return None if own is None else own(owner, axis)
 
 
 @cache

@@ -133,12 +133,16 @@ def require_shapes(
     name: str, weights: Any, shapes: tuple[tuple[int, ...], ...], many: bool = True
 ) -> None:
     """Refuse weights of other shapes; leading batch axes are allowed where there may be many."""
+    if not isinstance(weights, tuple | list):
+        raise InputError(
+            f"`{name}` must be a tuple with one array per layer, got {described(weights)}."
+        )
     if len(weights) != len(shapes):
         raise InputError(
             f"`{name}` must hold {len(shapes)} arrays, one per layer, got {len(weights)}."
         )
     for layer, (array, shape) in enumerate(zip(weights, shapes, strict=True), start=1):
-        got = np.shape(array)
+        got = array.shape if is_array(array) else as_array(f"{name}[{layer - 1}]", array).shape
         if len(got) < len(shape) or got[len(got) - len(shape) :] != shape:
             raise InputError(
                 f"`{name}` must fit the network: layer {layer} has shape {got}, expected "

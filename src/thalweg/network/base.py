@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from math import prod
+from typing import Any
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -27,6 +28,10 @@ class AbstractNetwork(eqx.Module):
     ) -> Float[Array, "samples outputs"]:
         """The outputs on each sample."""
 
+    def length(self, axis: str) -> int | None:
+        """How long the axes of this name are, in annotations; None where it may be any length."""
+        return self.features if axis == "features" else None
+
     @property
     def depth(self) -> int:
         """How many arrays are trained."""
@@ -37,6 +42,6 @@ class AbstractNetwork(eqx.Module):
         """How many numbers are trained."""
         return sum(prod(shape) for shape in self.shapes)
 
-    def check(self, weights: Weights, *, name: str = "weights", many: bool = True) -> None:
+    def check(self, weights: Any, *, name: str = "weights", many: bool = True) -> None:
         """Refuse weights whose shapes are not this network's; batch axes are allowed if `many`."""
         require_shapes(name, weights, self.shapes, many)

@@ -47,6 +47,7 @@ class HomogeneousNetwork(AbstractNetwork):
     def features(self) -> int:
         return self.widths[0]
 
+    @checked
     @override
     def __call__(
         self, weights: Weights, x: Float[Array, "samples features"]

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, require_count
-from thalweg._typing import Matrix, Scalar, Weights
+from thalweg._typing import ManyWeights, Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
 
 Multiply = Callable[[Array, Array], Array]
@@ -55,13 +55,15 @@ class LinearNetwork(AbstractNetwork):
     def features(self) -> int:
         return self.widths[0]
 
+    @checked
     @override
     def __call__(
         self, weights: Weights, x: Float[Array, "samples features"]
     ) -> Float[Array, "samples outputs"]:
         return x @ self.end_to_end(weights).T
 
-    def end_to_end(self, weights: Weights) -> Matrix:
+    @checked
+    def end_to_end(self, weights: ManyWeights) -> Matrix:
         """The matrix that the network multiplies its input by, readout included."""
         factors = self.factors(weights)
         if self.outputs > self.features:

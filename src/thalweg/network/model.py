@@ -37,6 +37,7 @@ class Model(AbstractNetwork):
         self.features = features
         self.outputs = outputs
 
+    @checked
     @override
     def __call__(
         self, weights: Weights, x: Float[Array, "samples features"]

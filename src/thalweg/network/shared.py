@@ -299,6 +299,7 @@ class SharedNetwork(AbstractNetwork):
         """The operator norm of each map w_j -> W_j(w_j)."""
         return tuple(layer.operator_norm for layer in self.layers)
 
+    @checked
     @override
     def __call__(self, weights: Weights, x: Rows) -> OutputRows:
         last = self.depth - 1

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from thalweg._arguments import checked
 from thalweg._typing import Matrix, Scalar
 
 Inputs = Float[Array, "samples features"]
@@ -86,10 +87,20 @@ class AbstractProblem(eqx.Module):
         square over the samples.
         """
 
+    def length(self, axis: str) -> int | None:
+        """How long the axes of this name are, in annotations; None where it may be any length."""
+        if axis == "samples":
+            return self.inputs.shape[0]
+        outputs, features = self.shape
+        known = {"rows": outputs, "columns": features, "outputs": outputs, "features": features}
+        return known.get(axis)
+
+    @checked
     def value(self, matrix: Matrix) -> Scalar:
         """The loss of the linear predictor x -> matrix x."""
         return self.value_and_gradient(matrix)[0]
 
+    @checked
     def gradient(self, matrix: Matrix) -> Matrix:
         """The gradient of the loss with respect to the matrix."""
         return self.value_and_gradient(matrix)[1]

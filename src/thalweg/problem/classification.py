@@ -77,6 +77,7 @@ class Classification(AbstractProblem):
     def least_value(self) -> Scalar:
         return jnp.zeros((), self.inputs.dtype)  # approached, never reached
 
+    @checked
     @override
     def value_and_gradient(self, matrix: Matrix) -> tuple[Scalar, Matrix]:
         if self.loss == "cross_entropy":
@@ -99,6 +100,7 @@ class Classification(AbstractProblem):
     ) -> tuple[Float[Array, " lanes"], MatrixLanes]:
         return jax.vmap(self.value_and_gradient, in_axes=-1, out_axes=(0, -1))(matrices)
 
+    @checked
     @override
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
         outputs, change = self.inputs @ matrix.T, self.inputs @ direction.T
@@ -120,6 +122,7 @@ class Classification(AbstractProblem):
             gradient + jnp.mean((bend * off + unit * steepness) * sizes),
         )
 
+    @checked
     @override
     def output_value(self, outputs: Outputs) -> Scalar:
         if self.loss == "cross_entropy":
@@ -127,6 +130,7 @@ class Classification(AbstractProblem):
             return jnp.mean(jax.nn.logsumexp(outputs, axis=1) - chosen)
         return jnp.mean(_MARGIN_LOSSES[self.loss][0](self._margins(outputs)))
 
+    @checked
     @override
     def output_gradient(self, outputs: Outputs) -> Outputs:
         count = outputs.shape[0]
@@ -136,6 +140,7 @@ class Classification(AbstractProblem):
         slope = _MARGIN_LOSSES[self.loss][1](self._margins(outputs))
         return self.labels[:, None] * slope / count
 
+    @checked
     @override
     def output_hessian_action(self, outputs: Outputs, direction: Outputs) -> Outputs:
         count = outputs.shape[0]
@@ -154,6 +159,7 @@ class Classification(AbstractProblem):
         gradients = outputs.shape[0] * self.output_gradient(outputs)
         return Rounding(unit * value, unit * jnp.sqrt(jnp.mean(gradients**2)))
 
+    @checked
     def accuracy(self, outputs: Outputs) -> Scalar:
         """The share of samples whose class is predicted."""
         if self.loss == "cross_entropy":

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import (
     InputError,
     as_floating,
@@ -74,6 +75,7 @@ class AbstractLeastSquares(AbstractProblem):
         root = jnp.sqrt(self.minimum / self.scale) - self.fit_error
         return self.scale * jnp.maximum(root, 0.0) ** 2
 
+    @checked
     def excess(self, matrix: Matrix) -> Scalar:
         """The loss above its minimum, without cancellation."""
         return self.scale * jnp.sum((self.image(matrix) - self.fitted.T) ** 2)
@@ -83,6 +85,7 @@ class AbstractLeastSquares(AbstractProblem):
         off = self._residual_error(matrix) + self.fit_error
         return jnp.sqrt(self.excess(matrix)) + jnp.sqrt(self.scale) * off
 
+    @checked
     @override
     def value_and_gradient(self, matrix: Matrix) -> tuple[Scalar, Matrix]:
         residual = self.image(matrix) - self.fitted.T
@@ -97,6 +100,7 @@ class AbstractLeastSquares(AbstractProblem):
         values = self.scale * jnp.sum(residuals**2, axis=(0, 1)) + self.minimum
         return values, self.pull_back(2 * self.scale * residuals)
 
+    @checked
     @override
     def hessian_action(self, matrix: Matrix, direction: Matrix) -> Matrix:
         return self.pull_back(2 * self.scale * self.image(direction))
@@ -117,14 +121,17 @@ class AbstractLeastSquares(AbstractProblem):
         predicted = jnp.sum(jnp.linalg.norm(matrix, axis=0) * columns)
         return units(self.fitted.dtype) * (predicted + targets)
 
+    @checked
     @override
     def output_value(self, outputs: Outputs) -> Scalar:
         return self.scale * jnp.sum((outputs - self.targets) ** 2) / outputs.shape[0]
 
+    @checked
     @override
     def output_gradient(self, outputs: Outputs) -> Outputs:
         return 2 * self.scale * (outputs - self.targets) / outputs.shape[0]
 
+    @checked
     @override
     def output_hessian_action(self, outputs: Outputs, direction: Outputs) -> Outputs:
         return 2 * self.scale * direction / outputs.shape[0]
