@@ -31,11 +31,13 @@ from jaxtyping import Array, Bool, Float, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, is_traced, require_count, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
 
 
+@shown
 class Trap(NamedTuple):
     """A target for `TargetMatrix`, and weights from which descent does not reach it."""
 
@@ -43,6 +45,7 @@ class Trap(NamedTuple):
     weights: Weights
 
 
+@shown
 class Saddle(NamedTuple):
     """Weights, and a direction along which the objective curves downwards."""
 
@@ -207,6 +210,7 @@ def _require_three_layers(network: AbstractNetwork) -> None:
         )
 
 
+@shown
 class WorstCase(eqx.Module):
     """The objective that descent can follow only with steps of order e^{-a t} (elkabetz2021:eq27).
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, described, is_traced
+from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
@@ -24,6 +25,7 @@ DENSE_LIMIT = 6000
 _ROWS_AT_ONCE = 256  # of the Hessian, so that its computation takes no more memory than it does
 
 
+@shown
 class Objective(eqx.Module):
     """A network on a problem, as a function of the network's weights."""
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._shown import shown
 from thalweg._typing import ManyWeights, Weights
 from thalweg.critical.predictions import STABILITY_LIMITS, Prediction, predictions
 from thalweg.critical.search import Criterion, Search, criterion_of
@@ -20,6 +21,7 @@ _FINEST = 1e-9  # the relative width of an interval that rounding leaves room fo
 _LEAST_SHARPNESS = 1e-6  # below it the start says nothing about where to look
 
 
+@shown
 class CriticalLearningRate(eqx.Module):
     """The largest learning rate that trains, for each start, as a bracket.
 
@@ -47,6 +49,10 @@ class CriticalLearningRate(eqx.Module):
     def upper(self) -> float:
         """The upper end for the middle start."""
         return _middle(self.uppers)
+
+    def headline(self) -> dict[str, Any]:
+        """What it prints first: the bracket, and why it may exceed the limit of stability."""
+        return {"lower": self.lower, "upper": self.upper, "remark": self.remark or None}
 
     @property
     def spread(self) -> tuple[float, float]:

@@ -41,6 +41,7 @@ from jaxtyping import Array, Float, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
+from thalweg._shown import shown
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, linear_network, spectral_norm
 from thalweg.network import LinearNetwork
@@ -51,6 +52,7 @@ from thalweg.problem.base import units
 _SKEWNESS = 1 / (6 * sqrt(3))  # the largest third central moment of a variable of range 1
 
 
+@shown
 class BallBounds(eqx.Module):
     """What the norms of the derivatives stay below on a ball.
 

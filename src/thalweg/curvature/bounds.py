@@ -39,6 +39,7 @@ from jaxtyping import Array, Float, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import loss_bounds
 from thalweg.curvature.products import (
@@ -57,6 +58,7 @@ from thalweg.problem import Classification
 TwoSlopeNetwork = HomogeneousNetwork | SharedNetwork
 
 
+@shown
 class Bounds(NamedTuple):
     """A bound as the paper prints it, and a sharper one under the same assumptions."""
 

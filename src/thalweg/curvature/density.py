@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from thalweg._arguments import checked
 from thalweg._checks import finite_weights, require_count, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Product
 from thalweg.curvature.spectrum import hessian_product
@@ -28,6 +29,7 @@ from thalweg.objective import Objective
 _EXHAUSTED = 1e-12  # of the largest entry: what is left of the vector is rounding
 
 
+@shown
 class SpectralDensity(NamedTuple):
     """A distribution of eigenvalues: nodes with weights that sum to 1 over all probes.
 

@@ -41,6 +41,7 @@ import scipy
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
+from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import (
     largest_eigenvalue,
@@ -53,6 +54,7 @@ from thalweg.objective import Objective
 from thalweg.problem import AbstractLeastSquares
 
 
+@shown
 class SharpnessBounds(NamedTuple):
     """Lower bounds on the sharpness of every minimiser, each stronger than the one before."""
 
@@ -61,6 +63,7 @@ class SharpnessBounds(NamedTuple):
     stronger: Scalar
 
 
+@shown
 class LayerwiseBounds(NamedTuple):
     """Lower bounds on the sharpness of one minimiser, from the norms of its layers.
 
@@ -72,6 +75,7 @@ class LayerwiseBounds(NamedTuple):
     inverse_squares: Scalar
 
 
+@shown
 class SmallStartBounds(NamedTuple):
     """Upper bounds on the sharpness that a flow from a small start ends with."""
 
@@ -79,6 +83,7 @@ class SmallStartBounds(NamedTuple):
     stronger: Scalar
 
 
+@shown
 class LeastSharpness(NamedTuple):
     """The sharpness of the flattest minimiser, and the norm of its first layer."""
 

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
+from thalweg._shown import shown
 from thalweg._typing import ManyWeights, Run, Weights
 from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
@@ -32,6 +33,7 @@ _PAST = 3  # points from which the next one's eigenvectors are predicted
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
 
 
+@shown
 class SpectrumPath(NamedTuple):
     """Both ends of the spectrum along a run, each with its error; NaN where the run diverged."""
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Pairs, Product, extreme_pairs
 from thalweg.curvature.forms import linear_hessian
@@ -31,6 +32,7 @@ DENSE_SIZE = 700
 _MATVECS = 5000
 
 
+@shown
 class Eigenvalue(NamedTuple):
     """An eigenvalue of a Hessian.
 
@@ -51,6 +53,7 @@ class Eigenvalue(NamedTuple):
     converged: bool
 
 
+@shown
 class Extremes(NamedTuple):
     """Eigenvalues at both ends of the spectrum, outermost first."""
 

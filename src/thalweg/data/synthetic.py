@@ -18,11 +18,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, require_count
+from thalweg._shown import shown
 from thalweg._sizes import require_memory
 
 _COPIES = 4  # of the samples, while they are drawn and their least-squares problem is solved
 
 
+@shown
 class LinearData(NamedTuple):
     """Samples, targets and their least-squares solution of least norm, which has unit norm.
 

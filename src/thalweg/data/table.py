@@ -14,8 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._shown import shown
 
 
+@shown
 class Table(NamedTuple):
     """Samples and targets with the names of their columns; one target alone is a vector."""
 
@@ -25,6 +27,7 @@ class Table(NamedTuple):
     targets: tuple[str, ...]
 
 
+@shown
 class Labelled(NamedTuple):
     """Samples, and the class 0, 1, ... of each."""
 

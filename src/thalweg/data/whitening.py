@@ -19,9 +19,11 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, is_traced, samples
+from thalweg._shown import shown
 from thalweg._typing import Matrix, Scalar
 
 
+@shown
 class Whitened(eqx.Module):
     """Whitened rows, and the way there and back.
 
@@ -54,6 +56,7 @@ class Whitened(eqx.Module):
         return jnp.asarray(matrix) @ self.transformation
 
 
+@shown
 class NormalisedLabels(NamedTuple):
     """Targets whose cross moment with the inputs has unit norm; factor * y are the given ones."""
 

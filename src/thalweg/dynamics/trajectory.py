@@ -15,11 +15,13 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._shown import shown
 from thalweg.objective import Objective
 
 Recorded = tuple[Float[np.ndarray, "..."], ...]
 
 
+@shown
 class AbstractTrajectory(eqx.Module):
     """A recorded motion of the weights of one objective."""
 

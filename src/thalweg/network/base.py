@@ -8,9 +8,11 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from thalweg._checks import require_shapes
+from thalweg._shown import shown
 from thalweg._typing import Weights
 
 
+@shown
 class AbstractNetwork(eqx.Module):
     """A map x -> network(weights, x), applied to samples given as rows.
 

@@ -21,6 +21,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
+from thalweg._shown import shown
 from thalweg._typing import Matrix, Scalar
 
 Inputs = Float[Array, "samples features"]
@@ -37,6 +38,7 @@ class Rounding(NamedTuple):
     gradient: Scalar
 
 
+@shown
 class AbstractProblem(eqx.Module):
     """Data and a convex loss.
 

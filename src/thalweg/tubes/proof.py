@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._shown import shown
 from thalweg.dynamics import Descent
 from thalweg.network import LinearNetwork
 from thalweg.problem import AbstractLeastSquares, Regression, TargetMatrix
@@ -31,6 +32,7 @@ _SLACK = 1e-12  # by which hints are put on the safe side of rounding
 _TINY = float(np.finfo(float).tiny)
 
 
+@shown
 @dataclass(frozen=True)
 class Proof:
     """A proof of where the exact flow is, seen from a descent run, ready to be written.

@@ -6,6 +6,7 @@ import equinox as eqx
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.curvature import ball_bounds
 from thalweg.dynamics import Descent, descend
@@ -15,6 +16,7 @@ from thalweg.tubes.tube import Tube, tube
 _MOST_STEPS = 2_000_000
 
 
+@shown
 class CertifiedStep(eqx.Module):
     """A learning rate, its run and its tube; and the smallest rate that was refused, if any was."""
 

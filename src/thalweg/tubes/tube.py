@@ -27,6 +27,7 @@ from jaxtyping import Float, Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent
 from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
@@ -41,6 +42,7 @@ _DENSE = 600  # weights up to which the Hessian and its smallest eigenvalue are 
 _BLOCK = 256  # records per compiled call
 
 
+@shown
 class Tube(eqx.Module):
     """Where the exact flow is, seen from a descent run, at the times that the run recorded.
 
