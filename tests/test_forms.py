@@ -16,6 +16,7 @@ import thalweg as tw
 from thalweg import adversarial
 from thalweg._checks import InputError
 from thalweg.curvature.forms import linear_form, linear_hessian, reduced_sharpness, region_form
+from thalweg.curvature.products import partial_products
 
 # Closed forms and autodiff put the same few hundred operations in a different order.
 ROUNDING = 1e-12
@@ -162,7 +163,7 @@ def test_a_region_curves_down_without_bound(factor, expected):
 
 def minimiser(objective, weights):
     """The weights with the first layer changed by the least that makes them a minimiser."""
-    rest = objective.network.end_to_end((jnp.eye(weights[0].shape[0]), *weights[1:]))[0]
+    rest = partial_products(objective.network, weights)[0][0][0]  # of the layers after the first
     missing = objective.problem.minimiser[0] - weights[0].T @ rest
     return (weights[0] + jnp.outer(rest, missing) / (rest @ rest), *weights[1:])
 

@@ -22,6 +22,7 @@ from thalweg.curvature.minimisers import (
     posterior_sharpness_bound,
     small_start_sharpness_bounds,
 )
+from thalweg.curvature.products import partial_products
 
 # Compilation is what these tests cost, so XLA is told not to optimise: the arithmetic is the same.
 compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -39,7 +40,7 @@ every_bound, layerwise, posterior, small_start, balanced = map(
 
 def minimiser(objective, weights):
     """The weights with the first layer changed by the least that makes them a minimiser."""
-    rest = objective.network.end_to_end((jnp.eye(weights[0].shape[0]), *weights[1:]))[0]
+    rest = partial_products(objective.network, weights)[0][0][0]  # of the layers after the first
     missing = objective.problem.minimiser[0] - weights[0].T @ rest
     return (weights[0] + jnp.outer(rest, missing) / (rest @ rest), *weights[1:])
 
