@@ -111,7 +111,7 @@ def test_init_writes_the_builtin_experiment_with_comments(thalweg, tmp_path, mon
     assert (tmp_path / "experiment.toml").read_text("utf-8") == text
     code, _, complaint = thalweg("init", tmp_path / "none" / "here.toml")
     assert code == 2
-    assert "can be written to" in complaint
+    assert "must be a file that can be written" in complaint
 
 
 def test_an_unknown_benchmark_is_refused(thalweg):

@@ -208,7 +208,7 @@ def test_bad_input_gets_one_sentence(options, sentence):
 
 def test_a_batch_of_starts_is_refused():
     objective, start = small_problem()
-    with pytest.raises(InputError, match="weights of one network"):
+    with pytest.raises(InputError, match="must be those of one network"):
         tube_along(objective, tuple(np.stack([a, a]) for a in start), learning_rate=0.1, steps=2)
 
 
