@@ -12,6 +12,7 @@ import thalweg as tw
 from thalweg import initialisation
 from thalweg.dynamics.exact import aligned_modes, one_output_weights, two_layers
 from thalweg.dynamics.flow import FlowError, flow
+from thalweg.dynamics.steady import KRYLOV
 from thalweg.dynamics.trajectory import distance
 
 # The tolerance that each method is asked for where its error is to be compared with the truth: far
@@ -369,6 +370,23 @@ def test_batch_axes_must_agree():
         flow(ONE_OUTPUT, weights, times=np.ones((3, 1)))
     with pytest.raises(tw.InputError, match="same batch axes in every array"):
         flow(ONE_OUTPUT, (weights[0], *ONE_OUTPUT_START[1:]), time=1.0)
+
+
+def test_looking_for_rest_is_counted():
+    """One gradient and one product more for each accepted step, and KRYLOV products at the end.
+
+    It ends there because no way is left; the steps are the same.
+    """
+    objective = tw.Objective(tw.LinearNetwork([1, 1, 1]), tw.TargetMatrix([1.0]))
+    start = (np.full((1, 1), 0.5), np.full((1, 1), 0.6))
+    plain, watched = (
+        tw.flow(objective, start, time=1.0, method="explicit", steady=length)
+        for length in (None, 1e-12)
+    )
+    assert plain.hvp_evaluations == 0
+    more = watched.gradient_evaluations - plain.gradient_evaluations
+    assert more > 1
+    assert watched.hvp_evaluations == more + KRYLOV
 
 
 def test_dense_hessians_of_a_large_network_are_refused():
