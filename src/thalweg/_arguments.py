@@ -258,7 +258,8 @@ def _sequence(inner: Kind | None) -> Kind:
     return Kind("a list", take)
 
 
-def _are_plain(values: Sequence[Any], plain: type | None) -> bool:
+def _are_plain(values: Any, plain: type | None) -> bool:
+    """Whether all values of a list, or of an array, are of this type and need no closer look."""
     return set(map(type, values)) == {plain} and (plain is not int or max(values) < 2**63)
 
 
