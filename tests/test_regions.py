@@ -41,7 +41,7 @@ def drawn(name, seed, samples=6):
 
 def pre_activations(network, weights, x):
     """Layer by layer, through the matrices."""
-    matrices = network.matrices(weights) if isinstance(network, SharedNetwork) else weights
+    matrices = network.matrices(weights)
     hidden = []
     for matrix in matrices[:-1]:
         hidden.append(x @ matrix.T)

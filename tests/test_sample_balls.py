@@ -63,7 +63,7 @@ def frozen(objective, centre):
             flat[a:b].reshape(shape)
             for a, b, shape in zip(sizes[:-1], sizes[1:], network.shapes, strict=True)
         ]
-        return network.matrices(tuple(parts)) if isinstance(network, tw.SharedNetwork) else parts
+        return network.matrices(tuple(parts)) if network.layered else parts
 
     masks, rows = [], problem.inputs
     for matrix in matrices(centre)[:-1]:

@@ -28,7 +28,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, chained, is_traced
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
-from thalweg.network import AbstractNetwork, LinearNetwork, SharedNetwork
+from thalweg.network import AbstractNetwork, LinearNetwork
 
 Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
@@ -296,9 +296,10 @@ def _require_cosine(cosine: ScalarLike, target: Float[Array, " features"]) -> No
 
 def _fans(network: AbstractNetwork) -> list[tuple[int, int] | None]:
     """The fans in and out of each array; None for a bias."""
-    if isinstance(network, SharedNetwork):  # which has no biases
+    layered = network.layered
+    if layered is not None:  # which has no biases
         return [
-            _fans_of(layer.shape) or _fans_of_pattern(layer.pattern) for layer in network.layers
+            _fans_of(layer.shape) or _fans_of_pattern(layer.pattern) for layer in layered.layers
         ]
     return [_fans_of(shape) for shape in network.shapes]
 

@@ -126,7 +126,7 @@ def test_a_region_is_a_cone_on_which_the_network_is_a_masked_product(network):
     pattern = pattern_of(network, weights, x)
     for before, after in zip(pattern, pattern_of(network, scaled, x), strict=True):
         np.testing.assert_array_equal(before, after)
-    matrices = network.matrices(scaled) if isinstance(network, SharedNetwork) else scaled
+    matrices = network.matrices(scaled)
     matrices = [np.asarray(matrix) for matrix in matrices]
     outputs, slopes = np.asarray(network(scaled, x)), [float(slope) for slope in network.slopes]
     for index, sample in enumerate(np.asarray(x)):

@@ -51,11 +51,9 @@ from thalweg.curvature.products import (
     readout_norm,
     spectral_norm,
 )
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
+from thalweg.network import LayeredNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
-
-TwoSlopeNetwork = HomogeneousNetwork | SharedNetwork
 
 
 @shown
@@ -73,9 +71,9 @@ def smallest_eigenvalue_bounds(objective: Objective, weights: Weights) -> Bounds
     For linear networks elkabetz2021:lem7 (claim27 is its case of two layers), for networks with a
     two-slope activation lem11 and lem23, on the region of the weights.
     """
-    network = objective.network
-    depth, decay = network.depth, objective.weight_decay
-    if isinstance(network, LinearNetwork):
+    network = objective.network.linear
+    depth, decay = objective.network.depth, objective.weight_decay
+    if network is not None:
         slope, norms = _pulled_back_gradient(network, objective, weights), _spectral(weights)
         dimensions = sqrt(min(network.widths[0], network.widths[-1]))
         largest = (depth - 1) * dimensions * largest_product(norms, depth - 2)
@@ -83,12 +81,12 @@ def smallest_eigenvalue_bounds(objective: Objective, weights: Weights) -> Bounds
         return Bounds(
             decay - largest * jnp.linalg.norm(slope), decay - pairs * spectral_norm(slope)
         )
-    network = _two_slope_network(objective)
-    common = _sample_factor(network, objective, weights)
-    operators = _operator_norms(network)
+    layered = _layered(objective)
+    common = _sample_factor(layered, objective, weights)
+    operators = jnp.asarray(layered.operator_norms)
     largest = (depth - 1) * largest_product(_frobenius(weights), depth - 2)
-    matrices = network.matrices(weights) if isinstance(network, SharedNetwork) else weights
-    without = operators[:, None] * operators * products_without_two(_spectral(matrices))
+    norms = _spectral(layered.matrices(weights))
+    without = operators[:, None] * operators * products_without_two(norms)
     return Bounds(
         decay - common * jnp.prod(operators) * largest, decay - common * largest_eigenvalue(without)
     )
@@ -108,13 +106,14 @@ def flow_eigenvalue_bound(
         weights: a point on the flow.
         start_radius: what the Euclidean norm of the flow's start is below.
     """
-    network, depth = objective.network, objective.network.depth
+    network, depth = objective.network.linear, objective.network.depth
     require_positive("start_radius", start_radius)
     start_radius = jnp.asarray(start_radius)
     _require_conservation(objective)
-    if not isinstance(network, LinearNetwork):
-        network = _two_slope_network(objective)
-        common = _sample_factor(network, objective, weights) * jnp.prod(_operator_norms(network))
+    if network is None:
+        layered = _layered(objective)
+        operators = jnp.prod(jnp.asarray(layered.operator_norms))
+        common = _sample_factor(layered, objective, weights) * operators
         reached = jnp.min(_frobenius(weights)) + start_radius
         return -common * (depth - 1) * reached ** (depth - 2)
     if not is_traced(start_radius) and not start_radius <= 1 / (2 * depth):
@@ -153,10 +152,11 @@ def shallow_eigenvalue_bound(objective: Objective) -> Scalar:
         )
     steepest = sqrt(2) if problem.loss == "cross_entropy" else 1.0
     mean = jnp.mean(jnp.linalg.norm(problem.inputs, axis=1))
-    if isinstance(network, LinearNetwork):
-        return objective.weight_decay - steepest * readout_norm(network) * mean
-    network = _two_slope_network(objective)
-    factor = _largest_slope(network) * jnp.prod(_operator_norms(network))
+    linear = network.linear
+    if linear is not None:
+        return objective.weight_decay - steepest * readout_norm(linear) * mean
+    layered = _layered(objective)
+    factor = layered.largest_slope * jnp.prod(jnp.asarray(layered.operator_norms))
     return objective.weight_decay - steepest * factor * mean
 
 
@@ -215,29 +215,20 @@ def _frobenius(weights: Weights) -> Float[Array, " depth"]:
     return jnp.stack([jnp.linalg.norm(jnp.ravel(jnp.asarray(array))) for array in weights])
 
 
-def _two_slope_network(objective: Objective) -> TwoSlopeNetwork:
-    if not isinstance(objective.network, TwoSlopeNetwork):
+def _layered(objective: Objective) -> LayeredNetwork:
+    layered = objective.network.layered
+    if layered is None:
         raise InputError(
             "The bound on the smallest eigenvalue needs a LinearNetwork, a HomogeneousNetwork or a "
             f"SharedNetwork, got {type(objective.network).__name__}."
         )
-    return objective.network
+    return layered
 
 
-def _largest_slope(network: TwoSlopeNetwork) -> Scalar:
-    return jnp.maximum(*(jnp.abs(slope) for slope in network.slopes))
-
-
-def _operator_norms(network: TwoSlopeNetwork) -> Float[Array, " depth"]:
-    if isinstance(network, SharedNetwork):
-        return jnp.asarray(network.operator_norms)
-    return jnp.ones(network.depth)
-
-
-def _sample_factor(network: TwoSlopeNetwork, objective: Objective, weights: Weights) -> Scalar:
+def _sample_factor(network: LayeredNetwork, objective: Objective, weights: Weights) -> Scalar:
     """a^{N-1} mean_i |g_i| |x_i|."""
     network.check(weights)
     problem = objective.problem
     slopes = problem.output_gradient(network(weights, problem.inputs))  # with the mean's 1 / n
     sizes = jnp.linalg.norm(slopes, axis=1) * jnp.linalg.norm(problem.inputs, axis=1)
-    return _largest_slope(network) ** (network.depth - 1) * jnp.sum(sizes)
+    return network.largest_slope ** (network.depth - 1) * jnp.sum(sizes)

@@ -49,14 +49,11 @@ from thalweg.curvature.products import (
     readout_norm,
     spectral_norm,
 )
-from thalweg.network import HomogeneousNetwork, SharedNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractLeastSquares, AbstractProblem
 
 Indices = Int[np.ndarray, " size"]
 Products = tuple[Float[Array, "_ _"], ...]
-Rows = Float[Array, "samples features"]
-OutputRows = Float[Array, "samples outputs"]
 
 _ROWS_AT_ONCE = 256  # of the Hessian, so that the samples' share of memory stays below its own
 
@@ -104,22 +101,22 @@ def region_form(objective: Objective, weights: Weights, direction: Weights) -> S
 
     On the boundary of regions, where a pre-activation is zero, the slope below is taken.
     """
-    network = objective.network
-    if not isinstance(network, HomogeneousNetwork | SharedNetwork):
+    network = objective.network.layered
+    if network is None:
         raise InputError(
             "`region_form` needs a HomogeneousNetwork or a SharedNetwork, got "
-            f"{type(network).__name__}; a LinearNetwork has `linear_form`."
+            f"{type(objective.network).__name__}; a LinearNetwork has `linear_form`."
         )
     network.check(weights)
     network.check(direction)
     changes = tuple(jnp.asarray(array) for array in direction)
     out = objective.problem.inputs
     first = second = jnp.zeros_like(out)
-    for index, (weight, change) in enumerate(zip(weights, changes, strict=True)):
-        weight = jnp.asarray(weight)
-        second = _apply(network, index, change, first) + _apply(network, index, weight, second)
-        first = _apply(network, index, change, out) + _apply(network, index, weight, first)
-        out = _apply(network, index, weight, out)
+    for index, layer in enumerate(network.layers):
+        weight, change = jnp.asarray(weights[index]), changes[index]
+        second = layer(change, first) + layer(weight, second)
+        first = layer(change, out) + layer(weight, first)
+        out = layer(weight, out)
         if index < network.depth - 1:
             slopes = jnp.where(out > 0, *(slope.astype(out.dtype) for slope in network.slopes))
             out, first, second = slopes * out, slopes * first, slopes * second
@@ -268,15 +265,6 @@ def _images(
 
 def _symmetric(matrix: Float[Array, "size size"]) -> Float[Array, "size size"]:
     return (matrix + matrix.T) / 2
-
-
-def _apply(
-    network: HomogeneousNetwork | SharedNetwork, index: int, weight: Float[Array, "..."], x: Rows
-) -> OutputRows:
-    """The linear map of one layer, which is linear in the weight, too."""
-    if isinstance(network, SharedNetwork):
-        return network.layers[index](weight, x)
-    return x @ weight.T
 
 
 def _decay_form(objective: Objective, changes: Weights) -> Scalar:

@@ -22,7 +22,6 @@ itself. A step along the gradient of the nearest z bounds the distance from abov
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -33,10 +32,9 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, products_without_two, spectral_norm
-from thalweg.network import AbstractLayer, AbstractNetwork, Dense, HomogeneousNetwork, SharedNetwork
-from thalweg.network.homogeneous import two_slope_activation
+from thalweg.network import AbstractLayer, AbstractNetwork, Dense, LayeredNetwork
+from thalweg.network.layered import two_slope_activation
 
-TwoSlopeNetwork = HomogeneousNetwork | SharedNetwork
 Inputs = Float[Array, "samples features"]
 Arrays = tuple[Float[Array, "..."], ...]
 
@@ -127,27 +125,24 @@ def _largest(holds: Callable[[Scalar], Bool[Array, ""]], limit: Scalar) -> Scala
 
 def _layers(
     network: AbstractNetwork, x: Inputs
-) -> tuple[tuple[AbstractLayer, ...], TwoSlopeNetwork]:
+) -> tuple[tuple[AbstractLayer, ...], LayeredNetwork]:
     """The linear maps of a network that takes x, and the network itself with its activation."""
     if x.shape[1] != network.features:
         raise InputError(
             f"`x` must have one column for each of the network's {network.features} inputs, got "
             f"shape {x.shape}."
         )
-    if isinstance(network, SharedNetwork):
-        return network.layers, network
-    if isinstance(network, HomogeneousNetwork):
-        return tuple(
-            Dense(inputs, outputs) for inputs, outputs in pairwise(network.widths)
-        ), network
-    raise InputError(
-        "Regions need a network with a two-slope activation, a HomogeneousNetwork or a "
-        f"SharedNetwork, got {type(network).__name__}."
-    )
+    layered = network.layered
+    if layered is None:
+        raise InputError(
+            "Regions need a network of layers with a two-slope activation, a HomogeneousNetwork or "
+            f"a SharedNetwork, got {type(network).__name__}."
+        )
+    return layered.layers, layered
 
 
 def _pre_activations(
-    layers: tuple[AbstractLayer, ...], network: TwoSlopeNetwork, weights: Weights, x: Inputs
+    layers: tuple[AbstractLayer, ...], network: LayeredNetwork, weights: Weights, x: Inputs
 ) -> list[tuple[Float[Array, "samples _"], Bool[Array, "samples _"]]]:
     """The pre-activations of each hidden layer, and which of them are feasible."""
     hidden, x = [], jnp.asarray(x)
@@ -161,7 +156,7 @@ def _pre_activations(
 
 
 def _slopes(
-    layers: tuple[AbstractLayer, ...], network: TwoSlopeNetwork, weights: Arrays, x: Inputs
+    layers: tuple[AbstractLayer, ...], network: LayeredNetwork, weights: Arrays, x: Inputs
 ) -> tuple[Float[Array, "samples _"], ...]:
     """|grad z| of each pre-activation on each sample, within the region."""
 
@@ -201,24 +196,23 @@ def _pull_back(
 
 
 def _curvatures(
-    layers: tuple[AbstractLayer, ...], network: TwoSlopeNetwork, weights: Arrays, radius: Scalar
+    layers: tuple[AbstractLayer, ...], network: LayeredNetwork, weights: Arrays, radius: Scalar
 ) -> list[Scalar]:
     """B_j(radius) for each hidden layer j."""
     operators = jnp.asarray([layer.operator_norm for layer in layers[:-1]])
     pairs = zip(layers[:-1], weights, strict=False)
     norms = jnp.stack([spectral_norm(layer.matrix(weight)) for layer, weight in pairs])
-    steepest = jnp.maximum(*(jnp.abs(slope) for slope in network.slopes))
     bounds = []
     for j in range(1, len(layers)):
         products = products_without_two(norms[:j] + operators[:j] * radius)
         matrix = operators[:j, None] * operators[:j] * products
-        bounds.append(steepest ** (j - 1) * largest_eigenvalue(matrix))
+        bounds.append(network.largest_slope ** (j - 1) * largest_eigenvalue(matrix))
     return bounds
 
 
 def _step_across(
     layers: tuple[AbstractLayer, ...],
-    network: TwoSlopeNetwork,
+    network: LayeredNetwork,
     weights: Arrays,
     x: Inputs,
     first_order: Float[Array, "samples units"],

@@ -45,7 +45,6 @@ from thalweg.curvature.balls import (
     sample_bounds,
 )
 from thalweg.curvature.products import largest_eigenvalue, spectral_norm
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractLeastSquares, Classification
 
@@ -193,19 +192,16 @@ def _as_matrices(
     """The layers' matrices, the norms p_k, and the slopes of the activation."""
     network = objective.network
     network.check(layers)
-    if isinstance(network, SharedNetwork):
-        tied = jnp.asarray(network.operator_norms)
-        return network.matrices(layers), tied, jnp.stack(network.slopes)
-    if isinstance(network, HomogeneousNetwork):
-        slopes = jnp.stack(network.slopes)
-    elif isinstance(network, LinearNetwork) and network.readout is None:
-        slopes = jnp.ones(2)
-    else:
-        raise InputError(
-            "Bounds by samples need a HomogeneousNetwork, a SharedNetwork or a LinearNetwork "
-            f"without a readout, got {type(network).__name__}."
-        )
-    return layers, jnp.ones(network.depth), slopes
+    linear, layered = network.linear, network.layered
+    if layered is not None:
+        tied = jnp.asarray(layered.operator_norms)
+        return layered.matrices(layers), tied, jnp.stack(layered.slopes)
+    if linear is not None and linear.readout is None:
+        return layers, jnp.ones(linear.depth), jnp.ones(2)
+    raise InputError(
+        "Bounds by samples need a HomogeneousNetwork, a SharedNetwork or a LinearNetwork "
+        f"without a readout, got {type(network).__name__}."
+    )
 
 
 def _activations(
@@ -216,7 +212,7 @@ def _activations(
     The diagonals have one row only where all samples share them.
     """
     rows, masks = [objective.problem.inputs], []
-    linear = isinstance(objective.network, LinearNetwork)
+    linear = objective.network.linear is not None
     for matrix in matrices[:-1]:
         z = rows[-1] @ matrix.T
         mask = jnp.ones((1, z.shape[1])) if linear else jnp.where(z > 0, slopes[0], slopes[1])

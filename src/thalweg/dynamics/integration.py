@@ -21,7 +21,6 @@ from thalweg.dynamics.adaptive import FlatObjective, Solution, integrate
 from thalweg.dynamics.chebyshev import Chebyshev, largest_curvature
 from thalweg.dynamics.collocation import Collocation
 from thalweg.dynamics.trajectory import Recorded
-from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
 
 Method = Literal["auto", "explicit", "implicit", "chebyshev"]
@@ -80,7 +79,7 @@ def solve(task: Task, method: Method, max_steps: int, estimate_error: bool) -> I
     spent, products = 0, 0
     if method == "auto":
         network = task.objective.network
-        small = network.size <= _IMPLICIT_SIZE and not has_kinks(network)
+        small = network.size <= _IMPLICIT_SIZE and network.smooth
         stiff = _IMPLICIT_REACH if small else _CHEBYSHEV_REACH * float(task.rtol) ** (-1 / 3)
         reach, products = _reach(task)
         if reach <= stiff:
@@ -96,12 +95,6 @@ def solve(task: Task, method: Method, max_steps: int, estimate_error: bool) -> I
         raise FlowError(str(unfinished)) from None
     counts = (found.gradients + spent, found.products + products)
     return eqx.tree_at(lambda f: (f.gradients, f.products), found, counts)
-
-
-def has_kinks(network: AbstractNetwork) -> bool:
-    """Whether the activation has two different slopes, so that the gradient jumps."""
-    slopes = getattr(network, "slopes", None)
-    return slopes is not None and float(slopes[0]) != float(slopes[1])
 
 
 class _Unfinished(Exception):
@@ -165,7 +158,7 @@ def _arrived(task: Task, method: str, max_steps: int) -> _Run:
         f"rtol={float(task.rtol):g}; raise `max_steps` ({max_steps}) or the tolerances, choose "
         "another `method`, or stop earlier if the weights run off to infinity."
     )
-    if has_kinks(task.objective.network):
+    if not task.objective.network.smooth:
         message += (
             " The activation has a kink: where the flow slides along it, the number of steps grows "
             "like 1 / rtol, and rtol=1e-3 or 1e-4 with method='chebyshev' is what can be had."

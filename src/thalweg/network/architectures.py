@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thalweg._typing import Weights
+from thalweg.network.layered import LayeredNetwork, SharedNetwork
+from thalweg.network.layers import Convolution, Dense
 from thalweg.network.model import Model
-from thalweg.network.shared import Convolution, Dense, SharedNetwork
 
 _FIRST = Convolution(1, 6, kernel=5, image=28, padding=2)
 _SECOND = Convolution(6, 16, kernel=5, image=14)
@@ -36,10 +37,10 @@ def max_pooling_network() -> Model:
     shapes = []
     for layer in (_FIRST, _SECOND, *_DENSE):
         shapes += [layer.shape, layer.shape[:1]]
-    return Model(_apply_with_max_pooling, shapes, features=784, outputs=10)
+    return Model(_apply_with_max_pooling, shapes, features=784, outputs=10, smooth=False)
 
 
-def strided_network() -> SharedNetwork:
+def strided_network() -> LayeredNetwork:
     """The network with stride 2 instead of pooling, and no biases.
 
     The weights are convolutions (6, 1, 5, 5), (16, 6, 5, 5), then matrices (120, 400), (84, 120),

@@ -55,6 +55,16 @@ class LinearNetwork(AbstractNetwork):
     def features(self) -> int:
         return self.widths[0]
 
+    @property
+    @override
+    def smooth(self) -> bool:
+        return True
+
+    @property
+    @override
+    def linear(self) -> "LinearNetwork":
+        return self
+
     @checked
     @override
     def __call__(

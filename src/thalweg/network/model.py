@@ -19,6 +19,7 @@ class Model(AbstractNetwork):
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     features: int | None = eqx.field(static=True)
     outputs: int | None = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
 
     @checked
     def __init__(
@@ -27,8 +28,12 @@ class Model(AbstractNetwork):
         shapes: Sequence[Sequence[int]],
         features: int | None = None,
         outputs: int | None = None,
+        smooth: bool = True,
     ):
-        """Take the function, its weights' shapes, and (to be checked) its widths."""
+        """Take the function, its weights' shapes, its widths (to be checked), and its smoothness.
+
+        A function with kinks, such as one with ReLU or max pooling, is to be given `smooth=False`.
+        """
         self.apply = apply
         self.shapes = tuple(
             tuple(require_count(f"shapes[{i}]", width) for width in shape)
@@ -36,6 +41,7 @@ class Model(AbstractNetwork):
         )
         self.features = features
         self.outputs = outputs
+        self.smooth = smooth
 
     @checked
     @override

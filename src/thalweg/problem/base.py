@@ -9,11 +9,14 @@ predictor on the samples, one row each (`output_value`, `output_gradient`,
     TargetMatrix      value = |M - target|_F^2 / 2
     Classification    value = sum_i loss(M x_i, label_i) / n
 
+A problem declares what it is, and nobody asks for its type: `least_squares` gives it as a squared
+error with its factors and its minimiser, where it is one.
+
 The scale is explicit because papers differ: arora2019 and elkabetz2021 use 1/2, marion2024 uses 1.
 """
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, no_type_check
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -23,6 +26,9 @@ from jaxtyping import Array, Float
 from thalweg._arguments import checked
 from thalweg._shown import shown
 from thalweg._typing import Matrix, Scalar
+
+if TYPE_CHECKING:  # its module imports this one
+    from thalweg.problem.least_squares import AbstractLeastSquares
 
 Inputs = Float[Array, "samples features"]
 Outputs = Float[Array, "samples outputs"]
@@ -88,6 +94,12 @@ class AbstractProblem(eqx.Module):
         Of the gradients, which are n times the rows of `output_gradient`, the root of the mean
         square over the samples.
         """
+
+    @property
+    @no_type_check  # run-time checkers cannot see the type, which is imported for editors alone
+    def least_squares(self) -> "AbstractLeastSquares | None":
+        """The same loss as a squared error with its factors; None where it is none."""
+        return None
 
     def length(self, axis: str) -> int | None:
         """How long the axes of this name are, in annotations; None where it may be any length."""

@@ -65,6 +65,11 @@ class AbstractLeastSquares(AbstractProblem):
         """R F for a residual R = M F^T - T^T; residuals may be stacked along a third axis."""
 
     @property
+    @override
+    def least_squares(self) -> "AbstractLeastSquares":
+        return self
+
+    @property
     def input_moment(self) -> Float[Array, "features features"]:
         """Sigma = X^T X / n. Its condition number is that of X squared: no loss is made of it."""
         return self.input_factor.T @ self.input_factor

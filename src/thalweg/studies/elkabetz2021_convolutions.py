@@ -29,12 +29,12 @@ Scores = Float[Array, "samples 10"]
 
 def fast_strided_network() -> Model:
     """`strided_network`, without its layers' patterns."""
-    return Model(_strided, strided_network().shapes, features=784, outputs=10)
+    return Model(_strided, strided_network().shapes, features=784, outputs=10, smooth=False)
 
 
 def fast_max_pooling_network() -> Model:
     """`max_pooling_network`."""
-    return Model(_max_pooling, max_pooling_network().shapes, features=784, outputs=10)
+    return Model(_max_pooling, max_pooling_network().shapes, features=784, outputs=10, smooth=False)
 
 
 def _strided(weights: Weights, x: Rows) -> Scores:

@@ -22,7 +22,7 @@ from thalweg._typing import Weights
 from thalweg.curvature import flow_eigenvalue_bound
 from thalweg.dynamics import Flow
 from thalweg.measurement import imbalance, layer_norms
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
+from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import (
@@ -142,7 +142,7 @@ class FlowRegionCurvature(AbstractTheorem[Case]):
     @override
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network = subject.objective.network
-        known = isinstance(network, HomogeneousNetwork | SharedNetwork)
+        known = network.layered is not None
         statement = "the network has an activation of two slopes and no biases"
         return (requirement(statement, known), *_conserves_balance(subject))
 

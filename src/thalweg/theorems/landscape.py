@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from thalweg._typing import Weights
 from thalweg.curvature import shallow_eigenvalue_bound, smallest_eigenvalue_bounds
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
+from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
 from thalweg.theorems.case import Case
@@ -92,7 +92,7 @@ class RegionCurvature(AbstractTheorem[Case]):
     @override
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network = subject.objective.network
-        known = isinstance(network, HomogeneousNetwork | SharedNetwork)
+        known = network.layered is not None
         claim = requirement("the network has an activation of two slopes and no biases", known)
         return (claim, regular_at_start(subject)) if known else (claim,)
 
@@ -124,7 +124,7 @@ class ShallowCurvature(AbstractTheorem[Case]):
     @override
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network, problem = subject.objective.network, subject.objective.problem
-        known = isinstance(network, LinearNetwork | HomogeneousNetwork | SharedNetwork)
+        known = network.linear is not None or network.layered is not None
         bounded = isinstance(problem, Classification) and problem.loss != "exponential"
         return (
             requirement("the network is linear or has an activation of two slopes", known),

@@ -24,7 +24,7 @@ from thalweg._checks import require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.adversarial import Saddle, rescaled_saddle, sharp_saddle
 from thalweg.curvature import linear_form, region_form, smallest_eigenvalue
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
+from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.theorems.certificate import AbstractTheorem, Claim, requirement, rounding
 from thalweg.theorems.recorded import regular_points
@@ -115,7 +115,7 @@ class RescaledSaddle(AbstractTheorem[WantedCurvature]):
     @override
     def assumptions(self, subject: WantedCurvature, /) -> tuple[Claim, ...]:
         network = subject.objective.network
-        known = isinstance(network, LinearNetwork | HomogeneousNetwork | SharedNetwork)
+        known = network.linear is not None or network.layered is not None
         claims = [requirement("the network is linear or has an activation of two slopes", known)]
         if not known:
             return tuple(claims)

@@ -28,7 +28,6 @@ from thalweg.curvature.balls import BallCentre, ObjectiveRounding, largest_momen
 from thalweg.curvature.forms import linear_hessian
 from thalweg.curvature.regions import distance_to_boundary
 from thalweg.curvature.sample_balls import JointCentre, SampleCentre
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
 from thalweg.problem.base import units
@@ -182,7 +181,7 @@ def _advance(
     away = away + rate**2 / 2 * jnp.linalg.norm(bent) * corrected
     widest = jnp.maximum(state.widest, away + grown.largest + slack)
     after = State(moved, correction, grown.radius + slack, widest, state.clear, state.left)
-    if not isinstance(objective.network, LinearNetwork):
+    if objective.network.linear is None:
         reach = defect.offset + rate * defect.speed + grown.largest + slack
         clear = _boundary_beyond(objective, weights, reach, state.clear)
         after = _unless_left(after, reach, clear, far + slack)
@@ -215,8 +214,8 @@ def _unless_left(after: State, reach: Scalar, clear: Scalar, moved: Scalar) -> S
 
 def _distance_to_boundary(objective: Objective, weights: Weights) -> Scalar:
     """A lower bound; infinite for networks without kinks."""
-    network = objective.network
-    if not isinstance(network, HomogeneousNetwork | SharedNetwork):
+    network = objective.network.layered
+    if network is None:
         return jnp.asarray(jnp.inf)
     lower = distance_to_boundary(network, weights, objective.problem.inputs).lower
     return jnp.where(network.slopes[0] == network.slopes[1], jnp.inf, lower)
@@ -224,8 +223,8 @@ def _distance_to_boundary(objective: Objective, weights: Weights) -> Scalar:
 
 def _centre_maker(objective: Objective) -> Callable[[Weights], Centre]:
     """What knows the balls around weights; what all balls share is computed here, once."""
-    network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork):
+    network, problem = objective.network.linear, objective.problem
+    if network is None:
         moment = largest_moment(problem)
         return lambda weights: SampleCentre.at(objective, weights, moment)
     if not isinstance(problem, Classification) or problem.shape[1] <= _FEW_FEATURES:
@@ -290,6 +289,6 @@ def _hessian(objective: Objective, weights: Weights, exact: bool) -> tuple[Any, 
             return ravel_pytree(objective.hvp(weights, shaped(vector)))[0]
 
         return product, jnp.asarray(-jnp.inf)
-    linear = isinstance(objective.network, LinearNetwork)
+    linear = objective.network.linear is not None
     matrix = linear_hessian(objective, weights) if linear else objective.hessian(weights)
     return lambda vector: matrix @ vector, jnp.linalg.eigvalsh(matrix)[0]

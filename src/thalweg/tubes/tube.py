@@ -30,7 +30,6 @@ from thalweg._checks import InputError, finite_weights, require_count, require_p
 from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent
-from thalweg.network import HomogeneousNetwork, LinearNetwork, SharedNetwork
 from thalweg.objective import Objective
 from thalweg.tubes.advance import Rows, State, advance_block, begin, unravel
 from thalweg.tubes.tail import tail_bound
@@ -210,7 +209,7 @@ class _Follower(eqx.Module):
         failed_at = float(times[failed[0]]) if failed.size else None
         loss, doubt = padded(joined.loss, np.nan), padded(joined.loss_error, inf)
         # The least loss of linear predictors, below which a network with kinks may go.
-        linear = isinstance(self.objective.network, LinearNetwork)
+        linear = self.objective.network.linear is not None
         lowest = float(self.objective.problem.least_value) if linear else 0.0
         correction, loss = (np.where(proven, each, 0.0) for each in (correction, loss))
         doubt = np.where(proven, doubt, 0.0)
@@ -259,7 +258,7 @@ def _require_one_run(run: Descent) -> None:
 
 
 def _require_usable(objective: Objective, start_distance: float, curvature: str) -> None:
-    if not isinstance(objective.network, LinearNetwork | HomogeneousNetwork | SharedNetwork):
+    if objective.network.linear is None and objective.network.layered is None:
         raise InputError(
             "A tube is proven for linear networks and for those with a two-slope activation, got "
             f"{type(objective.network).__name__}."

@@ -1,17 +1,13 @@
-"""Networks whose layers share weights; convolutions are the case in use.
+"""Linear layers: full matrices, convolutions, and any other pattern of shared weights.
 
-Each entry of a layer's matrix W_j(w_j) is zero or tied to one coordinate of its weight array w_j,
-and no coordinate is repeated within a row [elkabetz2021, App. C]:
+Each entry of a layer's matrix W(w) is zero or tied to one coordinate of its weight array w, and no
+coordinate is repeated within a row [elkabetz2021, App. C]. A layer declares its `pattern`, the
+matrix of which coordinate (of w, flattened row by row) stands where, with -1 for a zero. Because
+coordinate c stands in n_c entries,
 
-    x -> W_N(w_N) s(W_{N-1}(w_{N-1}) ... s(W_1(w_1) x)),
+    |W(w)|_F^2 = sum_c n_c w_c^2,    operator norm of w -> W(w) = sqrt(max_c n_c).
 
-with slopes (alpha, beta) of the activation s(z) = alpha max(z, 0) - beta max(-z, 0).
-A layer tells its `pattern`, the matrix of which coordinate (of w_j, flattened row by row) stands
-where, with -1 for a zero. Because coordinate c stands in n_c entries,
-
-    |W_j(w)|_F^2 = sum_c n_c w_c^2,    operator norm of w -> W_j(w) = sqrt(max_c n_c).
-
-The matrices are there for the theory; the network itself computes its convolutions as convolutions.
+The matrices are there for the theory; a convolution is computed as a convolution.
 
 [elkabetz2021] O. Elkabetz, N. Cohen, "Continuous vs. discrete optimization of deep neural
     networks", arXiv:2107.06608.
@@ -19,7 +15,6 @@ The matrices are there for the theory; the network itself computes its convoluti
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
 from math import prod, sqrt
 from typing import Any
 
@@ -32,9 +27,7 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, described, require_count
-from thalweg._typing import Matrix, Scalar, Weights
-from thalweg.network.base import AbstractNetwork
-from thalweg.network.homogeneous import two_slope_activation, two_slopes
+from thalweg._typing import Matrix
 
 Pattern = Int[Array, "outputs features"]
 Rows = Float[Array, "samples features"]
@@ -100,6 +93,10 @@ class Dense(AbstractLayer):
     @override
     def __call__(self, weight: Float[Array, "outputs features"], x: Rows) -> OutputRows:
         return x @ weight.T
+
+    @override
+    def matrix(self, weight: Float[Array, "outputs features"]) -> Matrix:
+        return weight
 
 
 class Convolution(AbstractLayer):
@@ -263,58 +260,6 @@ class Tied(AbstractLayer):
         return x @ self.matrix(weight).T
 
 
-class SharedNetwork(AbstractNetwork):
-    """Layers with shared weights and a two-slope activation between them; no biases.
-
-    The weights are one array per layer: a matrix for `Dense`, (out_channels, in_channels, height,
-    width) for `Convolution`, a vector for `Tied`.
-    """
-
-    layers: tuple[AbstractLayer, ...]
-    slopes: tuple[Scalar, Scalar]
-
-    @checked
-    def __init__(self, layers: Sequence[AbstractLayer], slopes: Sequence[float] = (1.0, 0.0)):
-        """Take the layers, first layer first, and the slopes above and below zero."""
-        self.layers = _chained(layers)
-        self.slopes = two_slopes(slopes)
-
-    @property
-    @override
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(layer.shape for layer in self.layers)
-
-    @property
-    @override
-    def features(self) -> int:
-        return self.layers[0].features
-
-    @property
-    @override
-    def outputs(self) -> int:
-        return self.layers[-1].outputs
-
-    @property
-    def operator_norms(self) -> tuple[float, ...]:
-        """The operator norm of each map w_j -> W_j(w_j)."""
-        return tuple(layer.operator_norm for layer in self.layers)
-
-    @checked
-    @override
-    def __call__(self, weights: Weights, x: Rows) -> OutputRows:
-        last = self.depth - 1
-        for index, (layer, weight) in enumerate(zip(self.layers, weights, strict=True)):
-            x = layer(jnp.asarray(weight), x)
-            x = x if index == last else two_slope_activation(x, self.slopes)
-        return x
-
-    def matrices(self, weights: Weights) -> tuple[Matrix, ...]:
-        """The matrices W_1(w_1), ..., W_N(w_N)."""
-        self.check(weights)
-        pairs = zip(self.layers, weights, strict=True)
-        return tuple(layer.matrix(jnp.asarray(weight)) for layer, weight in pairs)
-
-
 def _pair(name: str, value: int | Sequence[int], least: int = 1) -> tuple[int, int]:
     if not isinstance(value, Sequence):
         size = require_count(name, value, least)
@@ -356,28 +301,3 @@ def _checked_pattern(pattern: Any) -> Int[np.ndarray, "outputs features"]:
                 "give the second entry a coordinate of its own."
             )
     return entries
-
-
-def _chained(layers: Sequence[AbstractLayer]) -> tuple[AbstractLayer, ...]:
-    chain = tuple(layers)
-    if not chain:
-        raise InputError("`layers` must hold at least one layer, got none.")
-    for index, (lower, upper) in enumerate(pairwise(chain), start=1):
-        if lower.outputs != upper.features:
-            raise InputError(
-                f"`layers` must chain: layer {index} ({_description(lower)}) puts out "
-                f"{lower.outputs} numbers, but layer {index + 1} ({_description(upper)}) takes "
-                f"{upper.features}; a convolution's `image` is what the layer below puts out, and "
-                "the first layer comes first."
-            )
-    return chain
-
-
-def _description(layer: AbstractLayer) -> str:
-    if isinstance(layer, Convolution):
-        (height, width), (rows, columns) = layer.image, layer.out_image
-        return (
-            f"Convolution, {layer.in_channels} x {height} x {width} to "
-            f"{layer.out_channels} x {rows} x {columns}"
-        )
-    return f"{type(layer).__name__}, {layer.features} to {layer.outputs}"
