@@ -214,6 +214,8 @@ def test_bad_input_is_refused(line):
         critical_learning_rate(decaying, starts, steps=10)
     with pytest.raises(InputError, match="at most 5000000 steps"):
         critical_learning_rate(objective, starts, time=1e9, around=1e-3)
+    with pytest.raises(InputError, match=r"^`steps` must be at most 5000000, got 6000000\.$"):
+        critical_learning_rate(objective, starts, steps=6_000_000)
 
 
 def test_the_command_prints_a_table_or_json(tmp_path):

@@ -212,6 +212,20 @@ def test_a_plateau_near_a_saddle_is_not_steady(method):
     assert run.steady_at > 100
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flow_that_simply_ends_has_not_come_to_rest(method):
+    """No way is left at the end of any flow, here at a speed of about 0.2."""
+    settings = {"rtol": 1e-5, "atol": 1e-7, "method": method}
+    plain, watched = (
+        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=np.linspace(0.0, 1.0, 7), steady=length, **settings)
+        for length in (None, 1e-9)
+    )
+    assert np.linalg.norm(ravel_pytree(ONE_OUTPUT.gradient(watched.final))[0]) > 0.1
+    assert np.isnan(watched.steady_at)
+    for one, other in zip(plain.weights, watched.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_slow_direction_is_waited_for():
     """The fast direction has the larger gradient and comes to rest; the slow one has 10 to go."""
     x = np.sqrt(2) * np.diag([1.0, 1e-4])

@@ -166,8 +166,8 @@ def trains(
     steps = int(own.max())
     if steps > _MOST_STEPS:
         raise InputError(
-            f"The budget must leave a run at most {_MOST_STEPS} steps, got {steps} for the rate "
-            f"{rates.min():.3g}; give less `time`, or `steps`."
+            f"`time` must leave a run at most {_MOST_STEPS} steps, got {criterion.time:g}, which is "
+            f"{steps} at the rate {rates.min():.3g}; give less, or `steps` instead."
         )
     # Odd, so that an oscillation from step to step is seen on both sides.
     every = max(1, int(own.min()) // _RECORDS) | 1
@@ -192,6 +192,8 @@ def criterion_of(
         raise InputError("The budget must be given either as `steps` or as `time`.")
     if steps is not None:
         steps = require_count("steps", steps)
+        if steps > _MOST_STEPS:
+            raise InputError(f"`steps` must be at most {_MOST_STEPS}, got {steps}.")
     else:
         require_positive("time", time)
         time = float(time)

@@ -297,7 +297,9 @@ def _stopped_if_steady(
     if steady is None:
         return state
     way, work = method.way(state.local, state.point, end - state.time, steady)
-    steady_at = jnp.where(way < steady, state.time, state.steady_at)
+    # At the end nothing is left to go, which says nothing of rest.
+    rests = (way < steady) & (state.time < end)
+    steady_at = jnp.where(rests, state.time, state.steady_at)
     return eqx.tree_at(lambda s: (s.steady_at, s.work), state, (steady_at, state.work + work))
 
 

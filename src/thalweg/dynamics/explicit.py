@@ -64,7 +64,8 @@ def integrate_explicitly(
         work=work,
         accepted=jnp.asarray(accepted, int),
         reached=jnp.where(arrived, times[-1], last_time),
-        steady_at=jnp.where(stopped, last_time, jnp.nan),
+        # At the end nothing is left to go, which says nothing of rest.
+        steady_at=jnp.where(stopped & (last_time < times[-1]), last_time, jnp.nan),
     )
 
 
