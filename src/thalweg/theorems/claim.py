@@ -10,6 +10,7 @@ numbers that it names, so that a reader can hold one against the other:
 What follows a comma, comes before a colon, or stands in brackets is a remark.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from functools import cached_property
@@ -147,12 +148,12 @@ class Claim:
             text += " (equal)"
         elif difference != 0 and readable(lesser, _MOST_DIGITS) == readable(greater, _MOST_DIGITS):
             more = "less" if difference > 0 else "more"
-            text += f", {more} by {self._amount(abs(difference))},"
+            text += f", {more} by {self._amount(abs(difference), _nearest)},"
         if not self.fails and not self._satisfied(difference):
-            return f"{text} within {self._amount(slack)}"
+            return f"{text} within {self._amount(slack, _upwards)}"
         close = clearly and not self.fails and not self.holds_clearly
         text = text.removesuffix(",")
-        return f"{text}, too close to call within {self._amount(slack)}" if close else text
+        return f"{text}, too close to call within {self._amount(slack, _upwards)}" if close else text
 
     def describe_margin(self) -> str:
         """The margin as a reader wants it, at the sides that are shown: a difference, or a factor.
@@ -224,13 +225,13 @@ class Claim:
         difference, slack = (float(each.ravel()[self._place]) for each in pair)
         return difference, slack
 
-    def _amount(self, number: float) -> str:
-        """A resolution, or a difference, rounded up: of a logarithm it is a factor."""
+    def _amount(self, number: float, written: Callable[[float], str]) -> str:
+        """A resolution or a difference in so many digits: of a logarithm it is a factor."""
         if not self.logarithmic:
-            return _upwards(number)
+            return written(number)
         if number >= 1:
             return f"a factor {readable(Magnitude(number))}"
-        return f"a factor 1 + {_upwards(expm1(number))}"
+        return f"a factor 1 + {written(expm1(number))}"
 
     def _describe_identity(self, difference: float, slack: float) -> str:
         if difference == 0:
@@ -238,7 +239,7 @@ class Claim:
         off = f"differ by {readable(-difference)}"
         if isnan(difference) or isnan(slack):
             return f"{off}, not a number"
-        return f"{off}, {'more than' if self.fails else 'within'} {self._amount(slack)}"
+        return f"{off}, {'more than' if self.fails else 'within'} {self._amount(slack, _upwards)}"
 
 
 def identity(statement: str, deviation: Side, resolution: Side) -> Claim:
@@ -273,6 +274,11 @@ def _told_apart(lesser: Number, greater: Number, relation: str) -> str:
     return f"{readable(lesser)} {relation} {readable(greater)}"
 
 
+def _nearest(number: float) -> str:
+    """Two digits."""
+    return f"{number:.2g}"
+
+
 def _upwards(number: float) -> str:
     """Two digits, rounded up, so that what is within stays within."""
-    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(number))):.2g}"
+    return _nearest(float(Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(number))))
