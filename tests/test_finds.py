@@ -1,8 +1,10 @@
 """What the fuzzer has found, one test for each class of finds."""
 
 import os
+import re
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -66,6 +68,48 @@ def test_columns_are_standardised_in_any_unit(unit):
     found = _standardised(jnp.asarray(unit * column), ("a",))
     wanted = (column - column.mean()) / column.std()
     np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-300])
+def test_numbers_whose_powers_leave_floating_point_are_refused(size):
+    """Of a loss of scale 1e-300 a lemma was called violated; of inputs of 1e308 no norm is left."""
+    x, y = np.eye(2), np.ones(2)
+    for make in (
+        lambda: tw.Regression(size * x, y), lambda: tw.Regression(x, size * y),
+        lambda: tw.Regression(x, y, scale=size), lambda: tw.TargetMatrix(size * x),
+        lambda: tw.Classification(size * x, [0, 1]),
+        lambda: tw.Objective(tw.LinearNetwork([2, 1]), tw.Regression(x, y), size),
+    ):  # fmt: skip
+        with pytest.raises(
+            InputError, match=f"of a size .* or zero, .*got {re.escape(f'{size:g}')};"
+        ):
+            make()
+    assert tw.Regression(x, 0 * y).minimum == 0  # all zeros are fine
+
+
+def test_whole_numbers_beyond_all_arrays_are_numbers():
+    network = tw.LinearNetwork([2, 2, 1])
+    large = tw.initialisation.gaussian(network, 10**30, key=jax.random.key(0))
+    same = tw.initialisation.gaussian(network, 1e30, key=jax.random.key(0))
+    np.testing.assert_array_equal(large[0], same[0])
+
+
+def test_overflow_is_told_by_results_alone(monkeypatch, capsys):
+    def overflow():
+        return np.float64(1e308) * 10
+
+    monkeypatch.setattr(cli, "app", overflow)
+    cli.main()
+    assert capsys.readouterr().err == ""
+
+
+def test_no_side_of_a_claim_is_infinite_where_the_imbalance_is_large():
+    """What is left of mu is -inf there; the claim before it says why."""
+    objective = tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([[1.0, 0.5]]))
+    found = tw.certify(objective, (np.diag([2.0, 1.0]), np.array([[0.4, 0.3]])))
+    failed = found["arora2019:cor-cert2"].first_failure
+    assert failed.statement == "N (N - 1) / 2 imbalance(0) M(imbalance(0), C)^(2(N-1)) < c^2"
+    assert all(np.isfinite(float(side)) for side in failed.worst())
 
 
 def test_flat_minimisers_have_no_critical_rate():

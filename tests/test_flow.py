@@ -217,7 +217,9 @@ def test_a_flow_that_simply_ends_has_not_come_to_rest(method):
     """No way is left at the end of any flow, here at a speed of about 0.2."""
     settings = {"rtol": 1e-5, "atol": 1e-7, "method": method}
     plain, watched = (
-        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=np.linspace(0.0, 1.0, 7), steady=length, **settings)
+        flow(
+            ONE_OUTPUT, ONE_OUTPUT_START, times=np.linspace(0.0, 1.0, 7), steady=length, **settings
+        )
         for length in (None, 1e-9)
     )
     assert np.linalg.norm(ravel_pytree(ONE_OUTPUT.gradient(watched.final))[0]) > 0.1

@@ -39,7 +39,8 @@ def _number(name: str, value: Any) -> Any:
     if isinstance(value, str):
         raise UnfitError("write it without quotes" if _is_numeral(value) else "")
     if isinstance(value, int) and not isinstance(value, bool):
-        return fit(_is_finite(value), value, "floating point ends near 1.8e308")
+        fit(_is_finite(value), value, "floating point ends near 1.8e308")
+        return value if abs(value) < 2**63 else float(value)  # no array holds larger whole ones
     return fit(is_array(value) and value.ndim == 0 and _is_real(value.dtype), value)
 
 

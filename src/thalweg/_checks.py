@@ -87,6 +87,24 @@ def require_finite(name: str, array: Array, fix: str = "") -> None:
         )
 
 
+_SMALLEST, _LARGEST = 1e-50, 1e50
+
+
+def require_ordinary(name: str, values: Any) -> None:
+    """Refuse numbers, alone or in an array, whose products leave floating point; zero is fine.
+
+    Losses, gradients and curvatures are products of several of them, and norms square these.
+    """
+    if is_traced(values):
+        return
+    largest = np.max(np.abs(np.asarray(values, float)), initial=0.0)
+    if largest != 0 and not _SMALLEST <= largest <= _LARGEST:
+        raise InputError(
+            f"`{name}` must be of a size between {_SMALLEST:g} and {_LARGEST:g}, or zero, so that "
+            f"its powers stay within floating point, got {largest:.3g}; take another unit."
+        )
+
+
 def finite_weights(weights: Any, name: str = "weights") -> tuple[Float[Array, "..."], ...]:
     """The weights as floating arrays without NaN and infinity."""
     return tuple(
@@ -185,6 +203,7 @@ def samples(x: Any) -> Float[Array, "samples features"]:
         raise InputError(
             f"`x` must hold at least one sample and feature, got shape {inputs.shape}."
         )
+    require_ordinary("x", inputs)
     return inputs
 
 
@@ -194,6 +213,7 @@ def samples_and_targets(
     """The samples, and the targets as one row per sample; a vector of targets is one output."""
     inputs = samples(x)
     targets = as_floating("y", y, _DROP).astype(inputs.dtype)
+    require_ordinary("y", targets)
     targets = targets[:, None] if targets.ndim == 1 else targets
     if targets.ndim != 2 or targets.shape[0] != inputs.shape[0] or targets.shape[1] == 0:
         raise InputError(

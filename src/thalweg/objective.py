@@ -13,7 +13,13 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, as_floating, described, is_traced
+from thalweg._checks import (
+    InputError,
+    as_floating,
+    described,
+    is_traced,
+    require_ordinary,
+)
 from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
@@ -150,6 +156,7 @@ def _checked_decay(weight_decay: Any) -> Scalar | None:
     decay = as_floating("weight_decay", weight_decay)
     if decay.shape != () or (not is_traced(decay) and decay < 0):
         raise InputError(f"`weight_decay` must be one number >= 0, got {described(weight_decay)}.")
+    require_ordinary("weight_decay", decay)
     return decay
 
 

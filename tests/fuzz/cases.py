@@ -73,6 +73,8 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
 
 def faults_of_command(arguments: Sequence[str], outcome: Outcome) -> list[str]:
     """What is wrong with what a command said, whatever it was asked."""
+    if "Warning: " in outcome.err:
+        return [f"warning: {outcome.err.partition('Warning: ')[2][:200]}"]
     match outcome.code:
         case 0:
             return _of_results(arguments, outcome.out)
@@ -118,7 +120,9 @@ def _of_verdicts(arguments: Sequence[str], outcome: Outcome) -> list[str]:
 def _of_results(arguments: Sequence[str], out: str) -> list[str]:
     found = []
     told = _INFIMUM.sub("", out.replace(" ".join(arguments), ""))
-    if (match := _NO_NUMBER.search(told)) and "--help" not in arguments:
+    match = _NO_NUMBER.search(told)
+    named = match and arguments[:2] == ["init", match[0]]  # a file may have this name
+    if match and not named and "--help" not in arguments:
         place = told[max(0, match.start() - 100) : match.end() + 50]
         found.append(f"false: {match[0]!r} told as a result: {place!r}")
     if "--json" in arguments and "--help" not in arguments and out.strip():

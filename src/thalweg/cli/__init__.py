@@ -7,6 +7,7 @@ per group of commands; importing it registers them.
 import os
 import signal
 import sys
+import warnings
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -32,7 +33,10 @@ def main() -> None:
     """Run the command line; bad input ends in one sentence and exit code 2."""
     before = signal.signal(signal.SIGINT, _stop_at_once)
     try:
-        app()
+        with warnings.catch_warnings():
+            # What overflows is told by the results: as divergence, not a number, or a refusal.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            app()
     except InputError as error:
         _refuse(str(error))
     except OSError as error:  # a name that is too long, a folder that may not be looked into

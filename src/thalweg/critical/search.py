@@ -166,8 +166,8 @@ def trains(
     steps = int(own.max())
     if steps > _MOST_STEPS:
         raise InputError(
-            f"`time` must leave a run at most {_MOST_STEPS} steps, got {criterion.time:g}, which is "
-            f"{steps} at the rate {rates.min():.3g}; give less, or `steps` instead."
+            f"`time` must leave a run at most {_MOST_STEPS} steps, got {criterion.time:g}, which "
+            f"is {steps} at the rate {rates.min():.3g}; give less, or `steps` instead."
         )
     # Odd, so that an oscillation from step to step is seen on both sides.
     every = max(1, int(own.min()) // _RECORDS) | 1

@@ -21,6 +21,7 @@ from thalweg._arguments import checked
 from thalweg._checks import (
     InputError,
     as_floating,
+    require_ordinary,
     require_positive,
     samples_and_targets,
 )
@@ -169,6 +170,7 @@ class Regression(AbstractLeastSquares):
         """Take samples x (one row each), targets y (a vector, or one row each), and the scale."""
         self.inputs, self.targets = samples_and_targets(x, y)
         require_positive("scale", scale)
+        require_ordinary("scale", scale)
         dtype = self.inputs.dtype
         self.scale = jnp.asarray(scale, dtype)
         found = factorise(self.inputs, self.targets)
@@ -216,6 +218,7 @@ class TargetMatrix(AbstractLeastSquares):
             raise InputError(
                 f"`phi` must be a matrix (outputs x features) or a vector, got {target.shape}."
             )
+        require_ordinary("phi", target)
         self.minimiser = target
 
     @property

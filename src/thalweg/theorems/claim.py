@@ -153,7 +153,9 @@ class Claim:
             return f"{text} within {self._amount(slack, _upwards)}"
         close = clearly and not self.fails and not self.holds_clearly
         text = text.removesuffix(",")
-        return f"{text}, too close to call within {self._amount(slack, _upwards)}" if close else text
+        return (
+            f"{text}, too close to call within {self._amount(slack, _upwards)}" if close else text
+        )
 
     def describe_margin(self) -> str:
         """The margin as a reader wants it, at the sides that are shown: a difference, or a factor.

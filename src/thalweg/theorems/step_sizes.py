@@ -181,6 +181,16 @@ class Measured:
         """The certified kappa c^p."""
         return self.kappa * Magnitude.of(self.margin) ** (2 - 2 / self.depth)
 
+    def base_claim(self) -> Claim:
+        """That the base is positive at the least nu there is, that of the start."""
+        statement = "N (N - 1) / 2 imbalance(0) M(imbalance(0), C)^(2(N-1)) < c^2"
+        share = self.depth * (self.depth - 1) / 2 * self.imbalance
+        if share == 0:
+            return Claim(statement, 0.0, self.margin**2)
+        m = layer_norm_bound(self.imbalance, self.target_norm + self.distance, self.depth)
+        taken = share * Magnitude.of(m) ** (2 * (self.depth - 1))
+        return Claim(statement, taken, Magnitude.of(self.margin) ** 2)
+
     def bounds(self, eta: Magnitude) -> tuple[float, float] | None:
         """A nu and M that hold for ever at this learning rate; None if there are none."""
         n, reach = self.depth, self.target_norm + self.distance
@@ -265,9 +275,12 @@ class LargerSteps(AbstractTheorem[Case]):
         most = Claim("kappa <= mu", measured.kappa, float(measured.multiplicity))
         if measured.kappa <= 0 or most.fails:
             return (*claims, most, requirement("0 < kappa", measured.kappa > 0))
+        claims = (*claims, most, measured.base_claim())
+        if not applies(claims):
+            return claims
         statement = "kappa / 2 <= what the imbalance leaves of mu, for small eta"
         left = measured.balance(Magnitude(-inf))
-        claims = (*claims, most, Claim(statement, measured.kappa / 2, left, rounding(1.0)))
+        claims = (*claims, Claim(statement, measured.kappa / 2, left, rounding(1.0)))
         if eta is None or not applies(claims):
             return claims
         # The width of the bisection; and the margin enters to the fourth power at most.
