@@ -168,7 +168,56 @@ def test_files_of_ones_own_are_not_replaced(thalweg, place):
     code, _, said = thalweg("run", "experiment.toml", "--out", ".")
     assert code == 2
     assert "holds a file experiment.toml that is not of a run" in said
+    assert thalweg("run", "experiment.toml", "--out", ".", "--fresh")[0] == 2
     assert (place / "experiment.toml").read_text() == FILE
+
+
+@pytest.mark.parametrize("change", ["training.steps=13", "training.steps=12"])
+def test_a_run_stays_until_the_one_that_replaces_it_is_finished(
+    thalweg, place, monkeypatch, change
+):
+    """Another experiment, or the same one anew: both go on without `--fresh`."""
+    assert thalweg("run", "tiny.toml", "--out", "here")[0] == 0
+    before = contents(place / "here")
+    command, computed = ("run", "tiny.toml", "--out", "here", "--set", change), []
+
+    def stop(*_):
+        raise Interrupted
+
+    def descend(*arguments):
+        computed.append(arguments)
+        return descent_arrays(*arguments)
+
+    descent_arrays = performance.descent_arrays
+    monkeypatch.setattr(performance, "descent_arrays", descend)
+    with monkeypatch.context() as patch:
+        patch.setattr(performance.quantities, "along", stop)
+        patch.setattr(sys, "argv", ["thalweg", *command, "--fresh"])
+        with pytest.raises(Interrupted):
+            cli.main()
+    assert len(computed) == 1
+    kept = contents(place / "here")
+    assert before.items() <= kept.items()
+    assert all(FOLDER in path.parts for path in kept.keys() - before.keys())
+    if change != "training.steps=12":  # looking at the old one takes nothing from the new one
+        assert "shown, not repeated" in thalweg("run", "tiny.toml", "--out", "here")[2]
+    assert contents(place / "here") == kept
+    assert thalweg(*command)[0] == 0
+    assert len(computed) == 1  # the pieces were used
+    steps = experiment.read(place / "here" / "experiment.toml").training.steps
+    assert steps == int(change[-2:])
+    assert not (place / "here" / FOLDER).exists()
+    assert "shown, not repeated" in thalweg(*command)[2]
+
+
+def test_a_damaged_run_can_be_replaced(thalweg, place):
+    command = ("run", "tiny.toml", "--out", "here")
+    assert thalweg(*command)[0] == 0
+    for name in (".zattrs", ".zmetadata"):
+        (place / "here" / "results.zarr" / name).write_text("{}")
+    assert thalweg(*command)[0] == 2
+    assert thalweg(*command, "--fresh")[0] == 0
+    assert "shown, not repeated" in thalweg(*command)[2]
 
 
 def test_all_pictures_of_a_report_are_known(tmp_path):

@@ -27,6 +27,7 @@ SILENT = 20.0
 LONGEST = 60.0
 """Seconds after which a case that has spoken is ended; long work is no fault."""
 
+_BLOCKED = 600.0  # seconds by the clock, after which nobody is busy: it waits for something
 _MEMORY = 8 * 2**30  # what is larger must have been refused, not tried
 _CASES_PER_WORKER = 3000
 _MOST_MAPS = 40_000  # compiled functions take some each, of 65,530
@@ -102,7 +103,7 @@ class Worker:
             pipe.flush()
             while True:
                 passed = clock.perf_counter() - began
-                spent = min(passed, self._worked() - worked) if passed < 5 * SILENT else passed
+                spent = min(passed, self._worked() - worked) if passed < _BLOCKED else passed
                 if spent > (LONGEST if spoken else SILENT):
                     self.end()
                     kind = "long: after" if spoken else "hang: silent for"

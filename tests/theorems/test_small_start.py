@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from thalweg.dynamics.escape import escape
 from thalweg.measurement import imbalance
 from thalweg.theorems import Case, Question, Verdict
 from thalweg.theorems.flat_minima import FlattestMinimiser, SharpnessOfMinimisers
-from thalweg.theorems.least_squares import Setting
+from thalweg.theorems.least_squares import Setting, error_so_far
 from thalweg.theorems.small_setting import start_size, starts_below_zero_network, starts_small
 from thalweg.theorems.small_start import (
     BalanceIsConserved,
@@ -250,6 +251,20 @@ def test_small_random_starts_confirm_every_statement(seed, fraction, scale):
         certificate = theorem.check(case)
         assert certificate.verdict is Verdict.CONFIRMED, certificate
         assert certificate.conclusions
+
+
+def test_no_flow_is_trusted_below_its_tolerance():
+    """The companion of a flow takes the same first steps, and so agrees with it too well."""
+    flow = depth_three().flow
+    error = np.full(flow.error.shape, 1e-300)
+    error[3] = 1e-2
+    found = error_so_far(eqx.tree_at(lambda each: each.error, flow, error))
+    assert flow.times[0] == 0
+    assert found[0] == 1e-300  # the start is known
+    for number in (1, 2):
+        squares = sum(np.sum(array[number] ** 2) for array in flow.weights)
+        assert found[number] >= flow.atol + flow.rtol * np.sqrt(squares) * (1 - 1e-12)
+    assert np.all(found[3:] == 1e-2)  # and not below what was estimated before
 
 
 @pytest.mark.statement("marion2024:lem1", "tight")

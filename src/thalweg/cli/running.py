@@ -34,7 +34,7 @@ def run(
     ] = None,
     changes: Changes = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Replace the run in the folder, finished or not.")
+        bool, typer.Option("--fresh", help="Run anew, and then replace the run in the folder.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,12 +61,12 @@ def run(
     place = base if fresh else _place(wanted, base, named)
     with only_writer(place):
         if fresh:
-            folders.clear(place)
+            folders.begin_anew(place, wanted.digest)
         else:
             _require_free(wanted, place)  # another command may have been quicker
         if wanted.finished_in(place):
             say(f"{place} holds this very run: shown, not repeated; `--fresh` runs it again")
-            results, page = _shown(place)
+            results, page = _shown(place, wanted.digest)
         else:
             say_if_long(ready.seconds)
             results, page = _performed(settings, file, place)
@@ -110,15 +110,17 @@ def _performed(settings: Any, file: Path | None, place: Path) -> tuple[Any, Path
     return results, page
 
 
-def _shown(place: Path) -> tuple[Any, Path]:
+def _shown(place: Path, digest: str) -> tuple[Any, Path]:
     """A finished run; what an interruption of its writing left out is made up for."""
     from thalweg import report
-    from thalweg.experiment.pieces import FOLDER, forget
+    from thalweg.experiment.pieces import are_kept, forget
     from thalweg.storage import open_results
 
     results, page = open_results(place).load(), place / report.PAGE
-    if (place / FOLDER).exists() or report.fault_of(page) is not None:
+    unfinished = are_kept(place, digest)
+    if unfinished or report.fault_of(page) is not None:
         page = report.write(results, place)
+    if unfinished:
         forget(place)
     return results, page
 

@@ -3,6 +3,9 @@
 A folder is *free* if nothing in it would be replaced, *begun* or *finished* if it holds this very
 experiment: same settings, data, start and version, told by one digest. Anything else in it is
 another's.
+
+A run that is to replace another one (`begin_anew`) is computed beside it, and takes its place once
+it is finished: an interruption leaves the old one, and the pieces of the new one.
 """
 
 import tomllib
@@ -14,11 +17,11 @@ from typing import Any
 from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.experiment.files import from_toml, to_toml
-from thalweg.experiment.pieces import FOLDER, SETTINGS, forget
+from thalweg.experiment.pieces import FOLDER, SETTINGS
 from thalweg.experiment.settings import Experiment
 from thalweg.storage import FORMAT, holds
 from thalweg.storage.contents import RESULTS, attributes
-from thalweg.storage.files import numbered, remove, remove_at_once, standing, writing_to
+from thalweg.storage.files import numbered, remove, standing, write_text, writing_to
 
 DEFAULT = "thalweg-run"
 """The folder of a run that names none."""
@@ -26,13 +29,17 @@ DEFAULT = "thalweg-run"
 PICTURES = ("overview", "loss", "distance", "sharpness", "smallest", "balance", "alignment")
 """The pictures of a report."""
 
+_PAGE = "report.html"
 _WRITTEN = (
-    "report.html",
+    _PAGE,
     "experiment.toml",
     *(f"{name}.{form}" for name in PICTURES for form in ("png", "pdf")),
 )
 """All files that are written beside the results; where there is no run, they are somebody's."""
 
+
+_REPLACES = "replaces"
+"""Marks, beside its pieces, a run that is to replace the one in the folder."""
 
 _OTHERS = {"unknown": "holds other results", "damaged": "holds results that were damaged"}
 
@@ -48,24 +55,23 @@ class Wanted:
         """Whether the folder holds the results of this very run."""
         said = attributes(standing(folder / RESULTS)) if holds(folder) == "run" else {}
         own = {"digest": self.digest, "title": self.experiment.title, "format": FORMAT}
-        return all(said.get(name) == value for name, value in own.items())
+        same = all(said.get(name) == value for name, value in own.items())
+        return same and not self._replaces_in(folder)
 
     def other_in(self, folder: Path) -> str | None:
         """What in a folder stands in this run's way, in words; None if nothing does."""
         kind = holds(folder)
+        if self._replaces_in(folder):
+            return None
         if kind == "run":
             return None if self.finished_in(folder) else self._difference(folder)
-        if kind is not None:
-            return _OTHERS.get(kind, f"holds a {kind}")
-        if (folder / "study.json").exists():
-            return "holds an unfinished study"
-        begun = [path.name for path in _begun(folder)]
-        if begun:
-            return None if self.digest in begun else self._difference(folder)
-        for name in _WRITTEN:
-            if (folder / name).exists():
-                return f"holds a file {name} that is not of a run"
-        return None
+        foreign, begun = _foreign_in(folder, kind), [path.name for path in _begun(folder)]
+        if foreign is not None:
+            return foreign
+        return self._difference(folder) if begun and self.digest not in begun else None
+
+    def _replaces_in(self, folder: Path) -> bool:
+        return (folder / FOLDER / self.digest / _REPLACES).exists()
 
     def _difference(self, folder: Path) -> str:
         """The first thing in which the run there is another one."""
@@ -91,19 +97,33 @@ def free_folder(wanted: Wanted, base: Path) -> Path:
     return next(each for each in numbered(base) if wanted.other_in(each) is None)
 
 
-def clear(folder: Path) -> None:
-    """Remove a run from a folder, finished or not, and nothing else that is in it."""
+def begin_anew(folder: Path, digest: str) -> None:
+    """Forget what was begun of a run; it is to replace the one in the folder, once finished."""
     kind = holds(folder)
-    if kind not in ("run", None):
+    # What is too damaged to say what it is lies beside the report of a run.
+    of_a_run = kind == "run" or (kind == "damaged" and (folder / _PAGE).exists())
+    foreign = None if of_a_run else _foreign_in(folder, kind)
+    if foreign is not None:
         raise InputError(
-            f"{folder} must hold a run to be replaced, but "
-            f"{_OTHERS.get(kind, f'holds a {kind}')}; give another `--out`, or remove it first."
+            f"{folder} must hold a run to be replaced, but it {foreign}; give another `--out`, or "
+            "remove it first."
         )
+    pieces = folder / FOLDER / digest
     with writing_to(folder):
-        remove_at_once(folder / RESULTS)
-        forget(folder)
-        for name in _WRITTEN:
-            remove(folder / name)
+        remove(pieces)
+        if of_a_run:
+            pieces.mkdir(parents=True)
+            write_text(pieces / _REPLACES, "")
+
+
+def _foreign_in(folder: Path, kind: str | None) -> str | None:
+    """What in a folder, which `holds` calls so, is not a run's, in words; None if nothing is."""
+    if kind is not None:
+        return _OTHERS.get(kind, f"holds a {kind}")
+    if (folder / "study.json").exists():
+        return "holds an unfinished study"
+    taken = [] if _begun(folder) else [name for name in _WRITTEN if (folder / name).exists()]
+    return f"holds a file {taken[0]} that is not of a run" if taken else None
 
 
 def _begun(folder: Path) -> list[Path]:

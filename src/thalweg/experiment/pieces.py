@@ -97,6 +97,11 @@ def forget(folder: Path) -> None:
     remove(folder / FOLDER)
 
 
+def are_kept(folder: Path, digest: str) -> bool:
+    """Whether there are pieces of this very run."""
+    return (folder / FOLDER / digest).exists()
+
+
 def _packed(arrays: Arrays) -> dict[str, bytes]:
     """As the files of an npz archive."""
     files = {}

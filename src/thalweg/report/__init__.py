@@ -8,17 +8,19 @@ from pathlib import Path
 
 import xarray as xr
 
+from thalweg.experiment.folders import PICTURES
 from thalweg.report.page import page as page
 from thalweg.report.sentences import findings as findings
 from thalweg.report.summary import summary as summary
 from thalweg.report.summary import table as table
 from thalweg.storage import write_results
-from thalweg.storage.files import write_bytes, write_text, writing_to
+from thalweg.storage.files import remove, write_bytes, write_text, writing_to
 from thalweg.storage.sums import digest_of
 
 PAGE = "report.html"
 """The report, in the folder of a run."""
 
+_FORMS = ("png", "pdf")
 _SEAL = "<!-- sha256 of all above: "
 
 
@@ -39,7 +41,7 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
     drawn = {}
     with writing_to(folder):
         for name, figure in (*pictures(results).items(), ("overview", overview(results))):
-            for form in ("png", "pdf"):
+            for form in _FORMS:
                 picture = io.BytesIO()
                 figure.savefig(picture, format=form, dpi=220)
                 write_bytes(folder / f"{name}.{form}", picture.getvalue())
@@ -47,6 +49,9 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
                     drawn[name] = picture.getvalue()
             plt.close(figure)
         write_text(folder / PAGE, _sealed(page(results, drawn)))
+        for name in set(PICTURES) - {*drawn, "overview"}:  # of a run that this one replaces
+            for form in _FORMS:
+                remove(folder / f"{name}.{form}")
     return folder / PAGE
 
 

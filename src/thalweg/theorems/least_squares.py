@@ -183,8 +183,15 @@ def _everywhere(
 
 
 def error_so_far(flow: Flow) -> np.ndarray:
-    """The largest estimate up to each time: one of them may be small by accident."""
-    return np.maximum.accumulate(flow.error)
+    """The largest estimate up to each time, and no less than the tolerance of a step.
+
+    One of them may be small by accident, and at the first records many are: there the flow and its
+    companion have taken few steps, which agree to rounding more closely than either is right.
+    """
+    flat = [np.reshape(array, (flow.times.size, -1)) for array in flow.weights]
+    size = np.linalg.norm(np.concatenate(flat, axis=1), axis=1)
+    least = np.where(flow.times > 0, flow.atol + flow.rtol * size, 0.0)
+    return np.maximum.accumulate(np.maximum(flow.error, least))
 
 
 class Loss(NamedTuple):
