@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 
 import thalweg as tw
 from legends import legend_faults
@@ -22,6 +23,7 @@ from thalweg import cli, experiment, report, storage
 from thalweg.experiment import performance
 from thalweg.experiment.pieces import FOLDER
 from thalweg.figures.overview import overview, pictures
+from thalweg.figures.spectrum import draw_smallest
 from thalweg.phases import Phase
 from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.report import wording
@@ -356,3 +358,21 @@ def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_
 )
 def test_numbers_in_sentences(value, text):
     assert wording.number(value) == text
+
+
+def test_a_run_that_diverges_is_no_vertical_line():
+    """It ends where it leaves the picture, even if it should come back."""
+    by_run = ("learning_rate", "record")
+    results = xr.Dataset(
+        {
+            "time": (by_run, [[0.0, 1.0, 2.0, 3.0]] * 2),
+            "smallest_eigenvalue": (by_run, [[-0.1, 0.0, 0.1, 0.2], [-0.1, 0.05, -1e30, 0.1]]),
+            "diverged_at": ("learning_rate", [-1, 2]),
+        },
+        coords={"learning_rate": [0.1, 0.5]},
+    )
+    axes = Figure().subplots()
+    draw_smallest(axes, results)
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert drawn[r"$\eta$ = 0.1"] == [-0.1, 0.0, 0.1, 0.2]
+    assert drawn[r"$\eta$ = 0.5"] == [-0.1, 0.05]

@@ -1,5 +1,5 @@
 import json
-from math import inf, nan
+from math import exp, inf, nan
 from typing import ClassVar
 
 import numpy as np
@@ -172,7 +172,16 @@ def test_a_proportion_covers_the_true_probability():
         (Claim("x <= y", 1.00001, 1.0), "1.00001 <= 1"),
         (Claim("x <= y", 1.0, 1 + 1e-12), "1 <= 1, less by 1e-12"),
         (Claim("x <= y", 1e6, 1e6 + 4.0000000004e-07), "1e+06 <= 1e+06, less by 4e-07"),
+        (Claim("x <= y", 1.000001, 1.0), "1 <= 1, more by 1e-06"),
+        (Claim("x <= y", 1e7, 1e7 + 1), "1e+07 <= 1e+07, less by 1"),
+        (Claim("x <= 0", 1.2e-9, 0.0, 1.21e-9), "1.2e-09 <= 0 within 1.3e-09"),
         (Claim("x <= 1", nan, 1.0), "nan <= 1, not a number"),
+        (Claim("x <= 1", 0.5, 1.0, nan), "0.5 <= 1, not a number"),
+        (Claim("x <= 1", 0.5, 1.0, inf), "0.5 <= 1, not a number"),
+        (Claim("x <= y", Magnitude(0.5), 1.0, 1.0), "1.65 <= 1 within a factor 2.72"),
+        (Claim("x <= y", Magnitude(0.5), 1.0, 1.5), "1.65 <= 1 within a factor 4.48"),
+        (identity("x = y", 1.0, 2.0), "differ by 1, within 2"),
+        (identity("x = y", 1e-9, nan), "differ by 1e-09, not a number"),
         (Claim("x <= y", Magnitude(-3000.0), 1.0), "1.31e-1303 <= 1"),
         (
             Claim("x <= y", Magnitude(1e-9), 1.0, 1e-8),
@@ -192,6 +201,50 @@ def test_the_text_of_a_claim_says_why_it_was_decided_so(claim, text):
 def test_an_assumption_that_is_too_close_to_call_says_so():
     assert CLOSE.describe_sides(clearly=True) == "1 <= 1.05, too close to call within 0.1"
     assert CLOSE.describe_sides() == "1 <= 1.05"
+
+
+def test_sides_that_differ_by_the_resolution_are_within_it():
+    touching = Claim("x <= 1", 1.5, 1.0, 0.5)
+    assert touching.holds
+    assert not touching.fails
+    assert Claim("x <= 1.5", 1.0, 1.5, 0.5).holds_clearly
+    broken = Claim("x <= 1", 2.0, 1.0, 0.5)
+    assert broken.describe_sides(clearly=True) == "2 <= 1"  # not too close, but broken
+    assert requirement("linear", True).margin == 0
+    assert requirement("linear", False).margin == -1
+
+
+@pytest.mark.parametrize(
+    ("lesser", "greater", "looseness"),
+    [
+        (0.25, 0.5, 2.0), ([0.0, 2.0], [1.0, 3.0], 1.5), ([1.0, 2.0], [0.0, 8.0], 4.0),
+        ([1.0, 2.0], [3.0, 4.0], 2.0), (0.0, 1.0, nan), (-1.0, 1.0, nan),
+        (Magnitude(1.0), 1.0, exp(-1)),
+    ],
+)  # fmt: skip
+def test_looseness_is_the_least_factor_between_positive_sides(lesser, greater, looseness):
+    found = Claim("x <= y", lesser, greater).looseness
+    assert found == pytest.approx(looseness, nan_ok=True)
+
+
+def test_a_factor_that_is_missing_is_told():
+    short = Claim("x <= y", Magnitude.of(6.0), Magnitude.of(2.0))
+    assert short.describe_margin() == "short by a factor 3"
+    assert Claim("x <= y", 2.0, Magnitude.of(6.0)).describe_margin() == "by a factor 3"
+
+
+@pytest.mark.parametrize(
+    ("lesser", "resolution", "shown"),
+    [
+        ([1e-6, 1e-7], [9.9e-7, 0.0], 1e-7),  # broken by more than the first, if by less in all
+        ([5.0, 1.0], [1.0, 0.5], 5.0),
+        ([1e-8, 1e-10], [1e-6, 2e-10], 1e-10),  # both hold; this one uses half of its tolerance
+        ([-1.0, -0.5], [0.0, 0.0], -0.5),
+    ],
+)
+def test_the_place_is_judged_by_its_own_resolution(lesser, resolution, shown):
+    claim = Claim("x <= 0", np.array(lesser), 0.0, np.array(resolution))
+    assert claim.worst() == (shown, 0.0)
 
 
 def test_strict_claims_are_those_whose_label_is():

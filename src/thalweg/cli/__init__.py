@@ -41,10 +41,11 @@ def main() -> None:
         _refuse(str(error))
     except OSError as error:  # a name that is too long, a folder that may not be looked into
         where = "" if error.filename is None else f" with {error.filename}"
-        _refuse(
+        sentence = (
             f"Files and folders must be ones that can be used, but the system refused to go on"
             f"{where}: {error.strerror or error}."
         )
+        _refuse(str(InputError(sentence)))  # which cuts a name without end
     except Exception as error:
         if not _is_out_of_memory(error):
             raise

@@ -46,14 +46,22 @@ def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
     """The smallest eigenvalue; below zero the loss is not convex."""
     axes.set_title("The smallest Hessian eigenvalue")
     axes.axhline(0, color="0.7", linewidth=0.8, gid=REFERENCE)
-    for rate, colour, run in runs(results):
-        run_line(axes, rate, run.time, run.smallest_eigenvalue, colour)
-    flow_line(axes, results, "smallest_eigenvalue")
     values = finite(results, "smallest_eigenvalue")
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     room = 0.08 * max(high - low, 1e-12)
-    axes.set_ylim(low - room, high + room)
+    low, high = low - room, high + room
+    for rate, colour, run in runs(results):
+        shown = _until_it_leaves(run.smallest_eigenvalue.values, low, high)
+        run_line(axes, rate, run.time, shown, colour)
+    flow_line(axes, results, "smallest_eigenvalue")
+    axes.set_ylim(low, high)
     axes.set_ylabel(f"{QUANTITIES['smallest_eigenvalue'].symbol} (loss / weight$^2$)")
+
+
+def _until_it_leaves(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The values until a run that diverges leaves the picture: the rest is a vertical line."""
+    outside = (values < low) | (values > high)
+    return np.where(np.cumsum(outside) > 0, np.nan, values)
 
 
 def _draw_theory(axes: Axes, results: xr.Dataset) -> None:
