@@ -196,6 +196,7 @@ def test_the_text_of_a_claim_says_why_it_was_decided_so(claim, text):
     assert claim.describe_sides() == text
     assert not list(text_faults(claim, assumed=False))
     assert requirement("linear", False).describe_sides() == "no"
+    assert requirement("linear", True).describe_sides() == "yes"
 
 
 def test_an_assumption_that_is_too_close_to_call_says_so():
