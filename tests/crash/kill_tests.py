@@ -6,8 +6,9 @@ that was finished before the kill may be made again.
 
 The command runs in a fork of this process, which has imported the program but computed nothing, and
 compiled code is kept on the disk: so the moments are spread over the work, not over what comes
-before it. Time is that of the processor, so that they are so on a busy machine, too; but where a
-cluster does the work, it is that of the clock.
+before it: a fifth of them before anything is on the disk, the others from then to the end. Time is
+that of the processor, so that they are so on a busy machine, too; but where a cluster does the
+work, it is that of the clock.
 """
 
 import argparse
@@ -60,7 +61,7 @@ features = 2
 depth = 3
 [training]
 learning_rate = 0.1
-steps = 2000
+steps = 10000
 [[sweep]]
 "data.seed" = { from = 0, to = 11 }
 "start.seed" = [0, 1]
@@ -74,6 +75,9 @@ _DATED = re.compile(r"\.z(attrs|metadata)$")
 _PIECE = re.compile(r"/\.partial/|/blocks/|/parts/")
 SECONDS = 300.0
 """What an undisturbed command may take before it counts as stuck."""
+
+EARLY = 0.2
+"""Share of the kills that come before anything is on the disk."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,11 @@ class Kind:
 
 
 _GRID = ["sweep", "grid.toml", "--out", "out"]
+_STUDY = ["reproduce", "elkabetz2021-fig2", "--quick", "--out", "out", "--pages", "out/pages"]
 KINDS = {
     "run": Kind(["run", "small.toml", "--out", "out"], {"small.toml": TINY}),
     "sweep": Kind(_GRID, {"grid.toml": SWEEP}),
-    "study": Kind(["reproduce", "elkabetz2021-fig2", "--quick", "--out", "out"], {}),
+    "study": Kind(_STUDY, {}),
     "prove": Kind(["prove", "small.toml", "--out", "out/proof.json"], {"small.toml": PROVEN}),
     "cluster": Kind(_GRID, {"grid.toml": SWEEP}, clustered=True),
     "scheduler": Kind(_GRID, {"grid.toml": SWEEP}, clustered=True, victim="scheduler"),
@@ -161,6 +166,14 @@ class Command:
 
     def put_in_place(self) -> list[str]:
         """The files and folders that it has finished."""
+        return [line.split(maxsplit=2)[2] for line in self._lines()]
+
+    def first_on_disk(self, by_clock: bool) -> float:
+        """When it had finished the first of several files; 0 if there was only one."""
+        lines = self._lines()
+        return float(lines[0].split()[by_clock]) if len(lines) > 1 else 0.0
+
+    def _lines(self) -> list[str]:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     def said(self) -> str:
@@ -176,12 +189,12 @@ def _work(words: Sequence[str], folder: Path, notes: Path, printed: Path) -> Non
         with printed.open("w") as screen:
             os.dup2(screen.fileno(), 1)
             os.dup2(screen.fileno(), 2)
-        replace = os.replace
+        replace, began = os.replace, clock.perf_counter()
 
         def noted(source: Any, target: Any, **more: Any) -> None:
             replace(source, target, **more)
             with notes.open("a") as file:
-                file.write(f"/{target}\n")
+                file.write(f"{clock.process_time()} {clock.perf_counter() - began} /{target}\n")
 
         os.replace = noted
         sys.argv = ["thalweg", *words]
@@ -264,6 +277,39 @@ def differences(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
 # --- kills ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Kill:
+    """What one kill did.
+
+    Attributes:
+        hit: whether the command had not ended by itself.
+        written: how many files and folders were in place.
+        finished: how many of them were pieces, which are not to be made again.
+        twice: those that were.
+        differ: where the results are not those of an undisturbed command.
+        wrong: all else that should not be.
+    """
+
+    hit: bool
+    written: int
+    finished: int
+    twice: list[str]
+    differ: list[str]
+    wrong: list[str]
+
+    @property
+    def harm(self) -> list[str]:
+        """All that it did harm to."""
+        return self.wrong + [f"made twice: {name}" for name in self.twice] + self.differ
+
+    def __str__(self) -> str:
+        """One line."""
+        state = f"{self.written} files and {self.finished} pieces in place"
+        return (
+            f"{'hit' if self.hit else 'too late'}, {state}: {self.harm or 'all is as it should be'}"
+        )
+
+
 class Trial:
     """Kills of one kind, each compared with an undisturbed command."""
 
@@ -271,7 +317,9 @@ class Trial:
         """Take the kind, a folder for everything, and who cleans up in the end."""
         self.kind, self.top = kind, top
         self._stack, self._cluster = stack, None
-        self.reference, self.seconds = self._undisturbed()
+        self.reference: dict[str, bytes] = {}
+        self.began = self.seconds = 0.0
+        self._undisturbed()
 
     def folder(self, name: str) -> Path:
         """A new folder with the files that the command reads."""
@@ -298,20 +346,29 @@ class Trial:
             self._stack.callback(self._cluster.end)
         return self._cluster
 
-    def _undisturbed(self) -> tuple[dict[str, bytes], float]:
-        """What an undisturbed command leaves; the second one finds everything compiled."""
+    def _undisturbed(self) -> None:
+        """See what an undisturbed command leaves; the second one finds everything compiled."""
         for number in range(2):
             folder = self.folder(f"undisturbed-{number}")
             command = self.start(folder, "whole")
             assert command.ended() == 0, command.said()
-            seconds = command.lasted if self.kind.clustered else command.worked
+            self.began = command.first_on_disk(self.kind.clustered)
+            self.seconds = command.lasted if self.kind.clustered else command.worked
         again = left(self.top / "undisturbed-0" / "here" / "out")
-        reference = left(folder / "out")
-        assert not (found := differences(again, reference)), f"not even twice the same: {found}"
-        return reference, seconds
+        self.reference = left(folder / "out")
+        found = differences(again, self.reference)
+        assert not found, f"not even twice the same: {found}"
 
-    def once(self, number: int, moment: float) -> tuple[str, list[str]]:
-        """Kill at a moment, go on; in which state it was hit, and all that is wrong."""
+    def moment(self, share: float) -> float:
+        """When to kill: at 0 as soon as it is started, at `EARLY` when something is on the disk."""
+        if self.began == 0.0:
+            return self.seconds * share
+        if share < EARLY:
+            return self.began * share / EARLY
+        return self.began + (self.seconds - self.began) * (share - EARLY) / (1 - EARLY)
+
+    def once(self, number: int, moment: float) -> "Kill":
+        """Kill at a moment and go on."""
         folder = self.folder(f"kill-{number}")
         command = self.start(folder, "killed")
         command.wait(moment, by_clock=self.kind.clustered)
@@ -319,16 +376,16 @@ class Trial:
         finished = [
             name for name in command.put_in_place() if _PIECE.search(name) and ".part/" not in name
         ]
+        written = len(command.put_in_place())
         again = self.start(folder, "again")
         code = again.ended()
         if code != 0:
             wrong.append(f"the second command ended with {code}: {again.said()}")
         twice = sorted(set(finished) & set(again.put_in_place()))
-        wrong += [f"made twice: {name}" for name in twice]
-        wrong += differences(left(folder / "out"), self.reference)
-        if not wrong:
+        differ = differences(left(folder / "out"), self.reference)
+        if not (wrong or twice or differ):
             shutil.rmtree(folder.parent)
-        return f"{'hit' if hit else 'missed'} with {len(finished)} pieces done", wrong
+        return Kill(hit, written, len(finished), twice, differ, wrong)
 
     def _kill(self, command: Command) -> tuple[bool, list[str]]:
         if self.kind.victim == "command":
@@ -360,22 +417,28 @@ def trial(kind: str) -> Iterator[Trial]:
 
 def kill_many(kind: str, times: int, seed: int) -> int:
     """Kill so many times, spread evenly at random; how many of them did harm."""
-    moments = random.Random(seed)
-    harmful, hits = 0, 0
+    moments, began, kills = random.Random(seed), clock.perf_counter(), []
     with trial(kind) as tried:
         print(
-            f"{kind}: {tried.seconds:.1f} s undisturbed, {len(tried.reference)} files", flush=True
+            f"{kind}: {tried.seconds:.1f} s undisturbed, the first file after {tried.began:.1f} s, "
+            f"{len(tried.reference)} files",
+            flush=True,
         )
         for number in range(times):
-            moment = tried.seconds * (number + moments.random()) / times
-            state, wrong = tried.once(number, moment)
-            hits += state.startswith("hit")
-            harmful += bool(wrong)
-            print(
-                f"{kind} {number}: {moment:.2f} s, {state}: {wrong or 'all is as it should be'}",
-                flush=True,
-            )
-    print(f"{kind}: {times} kills, {hits} before the end, {harmful} with harm", flush=True)
+            moment = tried.moment((number + moments.random()) / times)
+            kills.append(tried.once(number, moment))
+            print(f"{kind} {number}: {moment:.2f} s, {kills[-1]}", flush=True)
+    hits = [kill for kill in kills if kill.hit]
+    harmful = sum(bool(kill.harm) for kill in kills)
+    print(
+        f"{kind}: {times} kills in {clock.perf_counter() - began:.0f} s: {len(hits)} hit, "
+        f"{sum(kill.written > 0 for kill in hits)} of them with something on the disk; "
+        f"{sum(kill.finished for kill in kills)} pieces were finished, "
+        f"{sum(len(kill.twice) for kill in kills)} of them made again; "
+        f"{sum(not kill.differ for kill in kills)} results the same byte for byte; "
+        f"{harmful} with harm",
+        flush=True,
+    )
     return harmful
 
 

@@ -262,6 +262,50 @@ def test_pages_that_cannot_be_written_are_one_sentence(squares, tmp_path):
         publish(outcome, tmp_path / "pages")
 
 
+def reproduced(monkeypatch, capsys, tmp_path, *more):
+    """The exit code of the command that writes pages, and what it said."""
+    words = ["thalweg", "reproduce", "squares", "--out", tmp_path, "--pages", tmp_path / "docs"]
+    monkeypatch.setattr(sys, "argv", [*map(str, words), *more])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return stop.value.code or 0, " ".join(capsys.readouterr().err.split())
+
+
+def test_pages_that_are_replaced_are_said(squares, tmp_path, monkeypatch, capsys):
+    COMPUTED.extend("xx")  # past the interruption
+    docs = tmp_path / "docs"
+    assert "replaced" not in reproduced(monkeypatch, capsys, tmp_path)[1]
+    before = (docs / "squares-quick.md").read_bytes()
+    assert "replaced" not in reproduced(monkeypatch, capsys, tmp_path)[1]  # the same once more
+    monkeypatch.setattr(Squares, "comparison", "In other words.")
+    said = reproduced(monkeypatch, capsys, tmp_path)[1]
+    assert said.endswith(f"replaced, being others before: {docs / 'squares-quick.md'}")
+    replaced = (docs / "squares-quick.md").read_bytes()
+    assert replaced != before
+    for other in (["--full"], ["--variant", "four"], ["--full", "--variant", "four"]):
+        assert "replaced" not in reproduced(monkeypatch, capsys, tmp_path, *other)[1]
+    assert (docs / "squares-quick.md").read_bytes() == replaced
+    assert {path.name for path in docs.glob("*.md")} == {
+        "squares-quick.md", "squares.md", "squares-quick-four.md", "squares-four.md",
+    }  # fmt: skip
+
+
+def test_a_file_of_ones_own_is_no_page_to_be_replaced(squares, tmp_path, monkeypatch, capsys):
+    notes = tmp_path / "docs" / "squares-quick.md"
+    notes.parent.mkdir()
+    notes.write_text("# squares: my notes")
+    code, said = reproduced(monkeypatch, capsys, tmp_path)
+    assert (code, COMPUTED) == (2, [])  # before anything is computed
+    assert "must be a page of the study squares-quick or not be there" in said
+    assert notes.read_text() == "# squares: my notes"
+    notes.unlink()
+    notes.parent.rmdir()
+    notes.parent.write_text("a file")
+    code, said = reproduced(monkeypatch, capsys, tmp_path)
+    assert (code, COMPUTED) == (2, [])
+    assert "must go to a folder that can be written to" in said
+
+
 def test_a_study_without_findings_confirms_nothing(squares, tmp_path, monkeypatch):
     COMPUTED.extend("xx")
     monkeypatch.setattr(Squares, "findings", lambda self, results: [])

@@ -31,7 +31,11 @@ def reproduce(
         "thalweg-studies"
     ),
     pages: Annotated[
-        Path | None, typer.Option(help="Also copy the page and its pictures into this folder.")
+        Path | None,
+        typer.Option(
+            help="Also copy the page and its pictures into this folder; earlier ones of the same "
+            "study, size and variants are replaced.",
+        ),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Replace results that are there, finished or not.")
@@ -51,11 +55,13 @@ def reproduce(
     chosen = tuple(variants or ())
     for study in wanted:  # what is wrong with the last one is told before the first
         study.chosen(size, chosen)
+        if pages is not None:
+            studies.require_pages(pages, studies.label_of(study, size, chosen))
     outcomes = []
     for study in _possible(wanted, names):
         outcomes.append(_conducted(study, size, folder, chosen, fresh))
         if pages is not None:
-            studies.publish(outcomes[-1], pages)
+            _tell_replaced(studies.publish(outcomes[-1], pages))
         if not as_json:
             tell_study(outcomes[-1], False)
     if as_json:
@@ -96,6 +102,11 @@ def _conducted(study: Any, size: Any, folder: Path, variants: tuple[str, ...], f
             variants,
             fresh=fresh,
         )
+
+
+def _tell_replaced(files: Sequence[Path]) -> None:
+    if files:
+        say(f"replaced, being others before: {', '.join(map(str, files))}")
 
 
 def _print_json(outcomes: Sequence[Any]) -> None:

@@ -13,8 +13,10 @@ from thalweg.studies.begun import begun_in as begun_in
 from thalweg.studies.conducting import Outcome as Outcome
 from thalweg.studies.conducting import conduct as conduct
 from thalweg.studies.conducting import is_finished as is_finished
-from thalweg.studies.conducting import publish as publish
+from thalweg.studies.conducting import label_of as label_of
 from thalweg.studies.conducting import recalled as recalled
+from thalweg.studies.publishing import publish as publish
+from thalweg.studies.publishing import require_pages as require_pages
 from thalweg.studies.study import AbstractStudy as AbstractStudy
 from thalweg.studies.study import Finding as Finding
 from thalweg.studies.study import Size as Size

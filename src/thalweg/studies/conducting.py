@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shutil
 import time as clock
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,6 +24,11 @@ from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
 
 
+def label_of(study: type[AbstractStudy], size: Size, variants: Sequence[str]) -> str:
+    """The name of a study, with its variants and the size unless it is the full one."""
+    return "-".join([study.name, *([] if size is Size.FULL else [size.value]), *variants])
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a study came to, and where it is."""
@@ -40,8 +44,7 @@ class Outcome:
     @property
     def label(self) -> str:
         """The name of the study, with its variants and the size unless it is the full one."""
-        size = [] if self.size is Size.FULL else [self.size.value]
-        return "-".join([self.study.name, *size, *self.variants])
+        return label_of(self.study, self.size, self.variants)
 
     @property
     def command(self) -> str:
@@ -163,18 +166,6 @@ def page(outcome: Outcome, attrs: Any) -> str:
     is_default = outcome.size is Size.FULL and not outcome.variants
     title = "Next to the paper" + ("" if is_default else ": the full run, without a variant")
     return "\n".join([*lines, f"## {title}", "", study.comparison.strip(), ""])
-
-
-def publish(outcome: Outcome, pages: Path) -> None:
-    """Copy the page and its pictures into the documentation's folder."""
-    text = (outcome.folder / "page.md").read_text(encoding="utf-8")
-    with writing_to(pages):
-        pages.mkdir(parents=True, exist_ok=True)
-        for picture in outcome.pictures:
-            name = f"{outcome.label}-{picture.name}"
-            text = text.replace(f"]({picture.name})", f"]({name})")
-            shutil.copyfile(picture, pages / name)
-        write_text(pages / f"{outcome.label}.md", text)
 
 
 def _otherwise(outcome: Outcome) -> list[str]:
