@@ -199,6 +199,23 @@ def test_damaged_results_are_not_taken_for_finished_ones(folders, tmp_path):
     xr.testing.assert_identical(fresh.load(), tw.open(folders["sweep"]).load())
 
 
+@pytest.mark.parametrize("lost", ["results.zarr", "results.zarr/loss", "results.zarr/loss/0.0.0"])
+def test_a_finished_sweep_that_lost_numbers_is_not_called_unfinished(folders, show, tmp_path, lost):
+    """Blocks that an unfinished one lost are not computed yet; a finished one has none to come."""
+    place = tmp_path / "out"
+    shutil.copytree(folders["sweep"], place)
+    gone = place / lost
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    answer = show(place)
+    assert refused(answer, place)
+    assert "unfinished" not in answer[2]
+    with pytest.raises(DamageError):
+        tw.open(place)
+    shutil.rmtree(place / "results.zarr", ignore_errors=True)  # as the sentences advise
+    sweep(SWEEP, place)
+    assert held(place / "results.zarr") == held(folders["sweep"] / "results.zarr")
+
+
 def test_a_store_whose_word_cannot_be_trusted_is_called_damaged(folders, tmp_path):
     """Not a run of another experiment, of which its changed digest would tell."""
     store = tmp_path / "results.zarr"

@@ -180,6 +180,11 @@ class BlockStore:
 
     def unfinished(self) -> xr.Dataset:
         """What there is so far, in memory; NaN where nothing is."""
+        if not self._blocks.is_dir():  # there from the beginning until the results are
+            raise DamageError(
+                f"The sweep in {self.folder} must have its blocks or its {RESULTS}, but both are "
+                "gone; take them from a copy, or give its command again to compute it anew."
+            )
         whole, damaged = self.checked()
         done = sorted(whole)
         empty = self.layout.dataset().assign_attrs(
