@@ -6,9 +6,9 @@ that was finished before the kill may be made again.
 
 The command runs in a fork of this process, which has imported the program but computed nothing, and
 compiled code is kept on the disk: so the moments are spread over the work, not over what comes
-before it: a fifth of them before anything is on the disk, the others from then to the end. Time is
-that of the processor, so that they are so on a busy machine, too; but where a cluster does the
-work, it is that of the clock.
+before it: a fifth of them before the first piece is on the disk, the others from then to the end.
+Time is that of the processor, so that they are so on a busy machine, too; but where a cluster does
+the work, it is that of the clock.
 """
 
 import argparse
@@ -75,12 +75,12 @@ _DURATION = re.compile(
     r"|sha256 of all above: \w+"  # of dates and durations, too
 )
 _DATED = re.compile(r"\.z(attrs|metadata)$")
-_PIECE = re.compile(r"/\.partial/|/blocks/|/parts/")
+_PIECE = re.compile(r"/\.partial/.*\.npz|/blocks/|/parts/")
 SECONDS = 300.0
 """What an undisturbed command may take before it counts as stuck."""
 
 EARLY = 0.2
-"""Share of the kills that come before anything is on the disk."""
+"""Share of the kills that come before the first piece is on the disk."""
 
 
 @dataclass(frozen=True)
@@ -170,18 +170,20 @@ class Command:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def put_in_place(self) -> list[str]:
-        """The files and folders that it has finished."""
-        names = [line.split(maxsplit=2)[2] for line in self._lines()]
-        return [name for name in names if ".part/" not in name]  # those wait for their folder
+    def first_piece(self) -> float:
+        """Wait for the first piece, or for the end; how long it is at work by then."""
+        while not any(map(_is_piece, self.put_in_place())) and not self.wait(self.lasted + 0.02):
+            pass
+        return self.lasted
 
-    def first_on_disk(self, by_clock: bool) -> float:
-        """When it had finished the first of several files; 0 if there was only one."""
-        lines = self._lines()
-        return float(lines[0].split()[by_clock]) if len(lines) > 1 else 0.0
-
-    def _lines(self) -> list[str]:
-        return self.notes.read_text().splitlines() if self.notes.exists() else []
+    def put_in_place(self) -> dict[str, tuple[float, float]]:
+        """The files and folders that it has finished, each with the processor's time and ours."""
+        found = {}
+        for line in self.notes.read_text().splitlines() if self.notes.exists() else []:
+            worked, lasted, name = line.split(maxsplit=2)
+            if ".part/" not in name:  # else it waits for its folder
+                found[name] = float(worked), float(lasted)
+        return found
 
     def said(self) -> str:
         """What it printed last."""
@@ -265,6 +267,10 @@ def _timeless(path: Path) -> bytes:
     if path.name in (".zattrs", ".zmetadata", "zarr.json") or path.suffix == ".json":
         return json.dumps(_without(json.loads(raw)), sort_keys=True).encode()
     return raw
+
+
+def _is_piece(name: str) -> bool:
+    return _PIECE.search(name) is not None
 
 
 def _without(value: Any) -> Any:
@@ -359,7 +365,9 @@ class Trial:
             folder = self.folder(f"undisturbed-{number}")
             command = self.start(folder, "whole")
             assert command.ended() == 0, command.said()
-            self.began = command.first_on_disk(self.kind.clustered)
+            pieces = {name: at for name, at in command.put_in_place().items() if _is_piece(name)}
+            times = [at[self.kind.clustered] for at in pieces.values()]
+            self.began = min(times, default=0.0)
             self.seconds = command.lasted if self.kind.clustered else command.worked
         again = left(self.top / "undisturbed-0" / "here" / "out")
         self.reference = left(folder / "out")
@@ -367,7 +375,7 @@ class Trial:
         assert not found, f"not even twice the same: {found}"
 
     def moment(self, share: float) -> float:
-        """When to kill: at 0 as soon as it is started, at `EARLY` when something is on the disk."""
+        """When to kill: at 0 as soon as it is started, at `EARLY` when the first piece is there."""
         if self.began == 0.0:
             return self.seconds * share
         if share < EARLY:
@@ -378,10 +386,13 @@ class Trial:
         """Kill at a moment and go on."""
         folder = self.folder(f"kill-{number}")
         command = self.start(folder, "killed")
+        if self.kind.clustered and moment > self.began:
+            # When workers have begun is another moment every time.
+            moment += command.first_piece() - self.began
         command.wait(moment, by_clock=self.kind.clustered)
         hit, wrong = self._kill(command)
         written = command.put_in_place()
-        finished = [name for name in written if _PIECE.search(name)]
+        finished = [name for name in written if _is_piece(name)]
         again = self.start(folder, "again")
         code = again.ended()
         if code != (2 if self.kind.once and written else 0):
@@ -425,7 +436,7 @@ def kill_many(kind: str, times: int, seed: int) -> int:
     moments, began, kills = random.Random(seed), clock.perf_counter(), []
     with trial(kind) as tried:
         print(
-            f"{kind}: {tried.seconds:.1f} s undisturbed, the first file after {tried.began:.1f} s, "
+            f"{kind}: {tried.seconds:.1f} s undisturbed, {tried.began:.1f} s to the first piece, "
             f"{len(tried.reference)} files",
             flush=True,
         )
@@ -437,7 +448,7 @@ def kill_many(kind: str, times: int, seed: int) -> int:
     harmful = sum(bool(kill.harm) for kill in kills)
     print(
         f"{kind}: {times} kills in {clock.perf_counter() - began:.0f} s: {len(hits)} hit, "
-        f"{sum(kill.written > 0 for kill in hits)} of them with something on the disk; "
+        f"{sum(kill.finished > 0 for kill in hits)} of them with pieces on the disk; "
         f"{sum(kill.finished for kill in kills)} pieces were finished, "
         f"{sum(len(kill.twice) for kill in kills)} of them made again; "
         f"{sum(not kill.differ for kill in kills)} results the same byte for byte; "
