@@ -76,7 +76,7 @@ _DURATION = re.compile(
 )
 _DATED = re.compile(r"\.z(attrs|metadata)$")
 _PIECE = re.compile(r"/\.partial/.*\.npz|/blocks/|/parts/")
-SECONDS = 300.0
+SECONDS = 1800.0
 """What an undisturbed command may take before it counts as stuck."""
 
 EARLY = 0.2
