@@ -112,6 +112,8 @@ def kinds_of(annotation: typing.Any) -> list[str]:
     if annotation is typing.Any or annotation is inspect.Parameter.empty:
         return []
     text = str(annotation)
+    if "any pytree" in text:  # which the objective beside it takes: here, layers
+        return ["weights"]
     if text.startswith("tuple[") or "tuple[typing.Union[Float" in text:
         return ["weights"]
     if "Key[" in text:

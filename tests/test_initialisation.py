@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg.network import Dense, SharedNetwork, Tied
 
 from thalweg import HomogeneousNetwork, InputError, LinearNetwork, Model, initialisation
 from thalweg.initialisation import _balanced_by_polar, _balanced_by_vectors
+from thalweg.network import Dense, SharedNetwork, Tied
 
 SEEDS = st.integers(0, 2**31 - 1)
 CHAINS = st.sampled_from([(2, 7, 3, 5), (5, 1, 1), (3, 2)])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import oracles
 import strategies
 import thalweg as tw
-from thalweg import objective as objective_module
+from thalweg.objective import base as objective_module
 
 # Closed forms and autodiff put the same few hundred operations in a different order.
 ROUNDING = 1e-12
@@ -308,6 +308,6 @@ def test_weight_decay_must_be_finite(objective):
 def test_a_hessian_above_the_limit_is_refused(objective, monkeypatch):
     monkeypatch.setattr(objective_module, "DENSE_LIMIT", 19)
     weights = (jnp.ones((4, 3)), jnp.ones((2, 4)))
-    match = "this network has 20 weights and the limit is 19; use `hvp`, which needs no matrix"
+    match = "there are 20 weights and the limit is 19; use `hvp`, which needs no matrix"
     with pytest.raises(tw.InputError, match=match):
         objective.hessian(weights)

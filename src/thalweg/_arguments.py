@@ -26,7 +26,7 @@ from typing import (
 )
 
 from thalweg._errors import InputError
-from thalweg._kinds import MANY, Kind, UnfitError, fit
+from thalweg._kinds import MANY, TREE, Kind, UnfitError, fit
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -43,6 +43,13 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return refusing
 
 
+def as_layers(name: str, weights: Any) -> Any:
+    """Weights as a tuple with one array per layer, whatever sequence they were given as."""
+    from thalweg._array_kinds import LAYERS
+
+    return _take(name, LAYERS, weights)
+
+
 def checked_class(kind: type[_R]) -> type[_R]:
     """A dataclass that refuses what its fields' annotations do not allow."""
     kind.__init__ = checked(kind.__init__)
@@ -55,13 +62,15 @@ class _Plan(NamedTuple):
     Attributes:
         places: the kinds by place.
         names: the kinds by name.
-        weights: whether batch axes are allowed, for each argument that holds weights.
+        weights: whether batch axes are allowed, for each argument that holds layers.
+        trees: the same for each argument whose structure the objective beside it decides.
         axes: the names of an array's axes, for each argument that is one.
     """
 
     places: tuple[tuple[str, Kind | None], ...]
     names: dict[str, Kind]
     weights: dict[str, bool]
+    trees: dict[str, bool]
     axes: dict[str, list[str]]
 
     def taken(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -74,11 +83,26 @@ class _Plan(NamedTuple):
             name: _take(name, self.names[name], value) if name in self.names else value
             for name, value in kwargs.items()
         }
-        if self.weights or self.axes:
-            given = dict(zip((name for name, _ in self.places), found, strict=False)) | named
+        if self.weights or self.trees or self.axes:
+            placed = [name for name, _ in self.places[: len(found)]]
+            given = self._with_trees(dict(zip(placed, found, strict=True)) | named)
             self._fit(given)
             self._agree(given)
+            found = [given.pop(name) for name in placed]
+            named = given
         return [*found, *args[len(found) :]], named
+
+    def _with_trees(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments, with pytrees of weights as the objective beside them takes them."""
+        owner = given.get("objective", given.get("self"))
+        if not hasattr(owner, "as_weights"):
+            return given
+        taken = {
+            name: owner.as_weights(given[name], name=name, many=many)
+            for name, many in self.trees.items()
+            if name in given
+        }
+        return given | taken
 
     def _fit(self, given: Mapping[str, Any]) -> None:
         """See that weights are those of the network that is given beside them."""
@@ -124,6 +148,7 @@ def _plan(function: Callable[..., Any]) -> _Plan:
         tuple((each.name, kinds[each.name]) for each in parameters if each.kind in by_place),
         {name: kind for name, kind in kinds.items() if kind is not None},
         {each.name: _is_many(each.annotation) for each in parameters if _is_weights(each)},
+        {each.name: _is_many(each.annotation) for each in parameters if _is_tree(each.annotation)},
         {
             each.name: each.annotation.dim_str.split()
             for each in parameters
@@ -206,11 +231,16 @@ _PLAIN = {
 def _is_weights(parameter: Parameter) -> bool:
     annotation = parameter.annotation
     layers = get_origin(annotation) is tuple and get_args(annotation)[1:] == (Ellipsis,)
-    return (layers and _is_of_arrays(annotation)) or _is_many(annotation)
+    many = _is_many(annotation) and not _is_tree(annotation)
+    return (layers and _is_of_arrays(annotation)) or many
 
 
 def _is_many(annotation: Any) -> bool:
     return get_origin(annotation) is Annotated and MANY in get_args(annotation)
+
+
+def _is_tree(annotation: Any) -> bool:
+    return get_origin(annotation) is Annotated and TREE in get_args(annotation)
 
 
 def _is_loose(axes: str) -> bool:
@@ -276,6 +306,7 @@ _FIXES = {
     ("Objective", "network"): "join it with a problem: tw.Objective(network, problem)",
     ("Objective", "problem"): "join it with a network: tw.Objective(network, problem)",
     ("Objective", "run"): "give its `objective`",
+    ("Objective", "Objective"): "only a network on a problem has what this needs",
     ("Descent", "Objective"): "a run knows its objective: give the run alone",
     ("Descent", "run"): "give what tw.descend returns",
     ("Flow", "run"): "give what tw.flow returns",

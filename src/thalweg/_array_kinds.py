@@ -16,12 +16,13 @@ from thalweg._typing import Weights
 
 NUMBERS = get_args(ScalarLike)
 NUMBER = Kind("one number", lambda name, value: _number(name, value))
+LAYERS = Kind("a tuple with one array per layer", lambda name, value: _weights(name, value))
 
 
 def kind_of(annotation: Any) -> Kind | None:
     """The kind that an annotation stands for; None where it is made of several."""
     known = {
-        Weights: Kind("a tuple with one array per layer", _weights),
+        Weights: LAYERS,
         PRNGKeyArray: Kind("a random key", _key),
         ScalarLike: NUMBER,
         float: Kind("one number", lambda name, value: _as_float(_number(name, value))),

@@ -105,11 +105,11 @@ def require_ordinary(name: str, values: Any) -> None:
         )
 
 
-def finite_weights(weights: Any, name: str = "weights") -> tuple[Float[Array, "..."], ...]:
-    """The weights as floating arrays without NaN and infinity."""
-    return tuple(
-        as_floating(f"{name}[{layer}]", array, "did the run that they come from diverge?")
-        for layer, array in enumerate(weights)
+def finite_weights(weights: Any, name: str = "weights") -> Any:
+    """The weights as floating arrays without NaN and infinity, in the same structure."""
+    fix = "did the run that they come from diverge?"
+    return jax.tree.map_with_path(
+        lambda path, array: as_floating(f"{name}{_place(path)}", array, fix), weights
     )
 
 
@@ -172,6 +172,67 @@ def require_shapes(
                 f"{shape}; take one point, such as `run.final`, or map over all with jax.vmap "
                 "(`curvature.spectrum_along` for both ends of the spectrum)."
             )
+
+
+def as_tree(name: str, weights: Any) -> Any:
+    """The weights as a pytree of arrays; those that are floating already stay as they are."""
+    if hasattr(weights, "final") and hasattr(weights, "times"):
+        raise InputError(f"`{name}` must be one point of the run, such as `run.final`, got a run.")
+    if not jax.tree.leaves(weights):
+        raise InputError(
+            f"`{name}` must be a pytree with at least one array, got {described(weights)}."
+        )
+
+    def leaf(path: Any, array: Any) -> Any:
+        place = f"{name}{_place(path)}"
+        if callable(array):
+            raise InputError(
+                f"`{place}` must be an array, got {described(array)}; take a module's arrays with "
+                "equinox.filter(module, equinox.is_inexact_array)."
+            )
+        floating = is_array(array) and jnp.issubdtype(array.dtype, jnp.floating)
+        return array if floating else as_array(place, array)
+
+    return jax.tree.map_with_path(leaf, weights)
+
+
+def require_tree_shapes(name: str, weights: Any, shapes: Any, many: bool = True) -> None:
+    """Refuse another structure or other shapes; leading axes are batch axes where there are many.
+
+    Where `shapes` is None nothing is known, and hence nothing is refused.
+    """
+    if shapes is None:
+        return
+    leaves, structure = jax.tree.flatten_with_path(weights)
+    try:
+        wanted = structure.flatten_up_to(shapes)
+    except ValueError as error:
+        raise InputError(
+            f"`{name}` must have the structure of the objective's `shapes`: {error}."
+        ) from error
+    for (path, array), shape in zip(leaves, wanted, strict=True):
+        got = np.shape(array)
+        own = got[max(len(got) - len(shape), 0) :] if many else got
+        if own != tuple(shape):
+            axes = ", after batch axes that all arrays share" if many else ""
+            raise InputError(
+                f"`{name}{_place(path)}` must have shape {tuple(shape)}{axes}, got shape {got}."
+            )
+
+
+def require_alike(name: str, tree: Any, other: str, like: Any) -> None:
+    """Refuse a pytree whose structure or shapes are not those of another one."""
+    if jax.tree.structure(tree) != jax.tree.structure(like):
+        raise InputError(
+            f"`{name}` must have the structure of `{other}`, {jax.tree.structure(like)}, got "
+            f"{jax.tree.structure(tree)}."
+        )
+    require_tree_shapes(name, tree, jax.tree.map(np.shape, like), many=False)
+
+
+def _place(path: Any) -> str:
+    """Where a leaf of a pytree is, as it is written in Python."""
+    return jax.tree_util.keystr(path)
 
 
 def chained(weights: Any) -> tuple[Float[Array, "_ _"], ...]:

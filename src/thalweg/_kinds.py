@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 MANY = "leading axes that all layers share are batch axes"
 """Marks weights, in `Annotated`, that may be those of several networks."""
 
+TREE = "any pytree of floating arrays"
+"""Marks weights, in `Annotated`, whose structure is for the objective to say."""
+
 
 class UnfitError(Exception):
     """A value is not of the kind; the text is a likely fix, or empty."""

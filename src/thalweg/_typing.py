@@ -5,7 +5,7 @@ from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Float
 
-from thalweg._kinds import MANY
+from thalweg._kinds import MANY, TREE
 
 Scalar: TypeAlias = Float[Array, ""]
 Matrix: TypeAlias = Float[Array, "rows columns"]
@@ -15,6 +15,12 @@ are NumPy arrays and may be given wherever weights are."""
 
 ManyWeights: TypeAlias = Annotated[Weights, MANY]
 """The weights of one network or of several."""
+
+AnyWeights: TypeAlias = Annotated[Any, TREE]
+"""The weights of any objective: a pytree of floating arrays, as that objective takes it."""
+
+ManyAnyWeights: TypeAlias = Annotated[Any, TREE, MANY]
+"""The same, of one network or of several."""
 
 
 @runtime_checkable

@@ -1,38 +1,26 @@
-"""The function that is descended: f(weights) = loss of the network + weight_decay / 2 |weights|^2.
+"""A network on a problem: f(weights) = loss of the network + weight_decay / 2 |weights|^2.
 
 Linear networks never see the samples where triangular factors of them suffice, and multiply their
 layers first where they must see them; every other network is differentiated automatically.
 """
 
-from typing import Any
+from typing import Any, final
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from typing_extensions import override
 
-from thalweg._arguments import checked
-from thalweg._checks import (
-    InputError,
-    as_floating,
-    described,
-    is_traced,
-    require_ordinary,
-)
-from thalweg._shown import shown
+from thalweg._arguments import as_layers, checked
+from thalweg._checks import InputError, as_floating, described, is_traced, require_ordinary
 from thalweg._typing import Scalar, Weights
-from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.network import AbstractNetwork
+from thalweg.objective.base import AbstractObjective, floating
 from thalweg.problem import AbstractProblem
 
-DENSE_LIMIT = 6000
-"""Above this many weights a dense Hessian (288 MB) is refused."""
 
-_ROWS_AT_ONCE = 256  # of the Hessian, so that its computation takes no more memory than it does
-
-
-@shown
-class Objective(eqx.Module):
+@final
+class Objective(AbstractObjective):
     """A network on a problem, as a function of the network's weights."""
 
     network: AbstractNetwork
@@ -52,39 +40,55 @@ class Objective(eqx.Module):
         """Lambda of the term lambda / 2 |weights|^2."""
         return jnp.zeros(()) if self._weight_decay is None else self._weight_decay
 
+    @property
+    @override
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return self.network.shapes
+
+    @property
+    @override
+    def smooth(self) -> bool:
+        return self.network.smooth
+
+    @override
+    def as_weights(self, weights: Any, *, name: str = "weights", many: bool = True) -> Weights:
+        layers = as_layers(name, weights)
+        self.check(layers, name=name, many=many)
+        return layers
+
+    @override
+    def check(self, weights: Any, *, name: str = "weights", many: bool = True) -> None:
+        self.network.check(weights, name=name, many=many)
+
     @checked
+    @override
     def __call__(self, weights: Weights) -> Scalar:
-        """The value f(weights)."""
-        weights = self._of_one_network(weights)
-        if isinstance(self.network, LinearNetwork):
-            loss = self.problem.value(self.network.end_to_end(weights))
+        weights = floating(weights)
+        linear = self.network.linear
+        if linear is not None:
+            loss = self.problem.value(linear.end_to_end(weights))
         else:
             loss = self._sample_loss(weights)
         return self._with_decay(loss, weights)
 
     @checked
+    @override
     def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
-        """The value and the gradient at once, which costs little more than the gradient."""
-        weights = self._of_one_network(weights)
-        if isinstance(self.network, LinearNetwork):
-            value, slopes = self.network.value_and_gradient(
-                weights, self.problem.value_and_gradient
-            )
+        weights = floating(weights)
+        linear = self.network.linear
+        if linear is not None:
+            value, slopes = linear.value_and_gradient(weights, self.problem.value_and_gradient)
         else:
             value, slopes = jax.value_and_grad(self._sample_loss)(weights)
         return self._with_decay(value, weights), self._with_decay_slope(slopes, weights)
 
-    @checked
-    def gradient(self, weights: Weights) -> Weights:
-        """The gradient, in the shape of the weights."""
-        return self.value_and_gradient(weights)[1]
-
+    @override
     def value_and_gradient_in_lanes(
         self, weights: Weights
     ) -> tuple[Float[Array, " lanes"], Weights]:
-        """`value_and_gradient` of many networks, stacked along the last axis of each array."""
-        if isinstance(self.network, LinearNetwork):
-            value, slopes = self.network.value_and_gradient_in_lanes(
+        linear = self.network.linear
+        if linear is not None:
+            value, slopes = linear.value_and_gradient_in_lanes(
                 weights, self.problem.value_and_gradient_in_lanes
             )
         else:
@@ -93,39 +97,6 @@ class Objective(eqx.Module):
             )(weights)
         value = jax.vmap(self._with_decay, in_axes=(0, -1))(value, weights)
         return value, self._with_decay_slope(slopes, weights)
-
-    @checked
-    def hvp(self, weights: Weights, direction: Weights) -> Weights:
-        """The Hessian at the weights, applied to a direction of the same shapes."""
-        point = self._of_one_network(weights)
-        tangent = jax.tree.map(
-            lambda change, array: change.astype(array.dtype),
-            self._of_one_network(direction, "direction"),
-            point,
-        )
-        return jax.jvp(self.gradient, (point,), (tangent,))[1]
-
-    @checked
-    def hessian(self, weights: Weights) -> Float[Array, "size size"]:
-        """The dense Hessian: layers one after the other, each row by row."""
-        size = self.network.size
-        if size > DENSE_LIMIT:
-            raise InputError(
-                f"`hessian` must fit in memory: this network has {size} weights and the limit is "
-                f"{DENSE_LIMIT}; use `hvp`, which needs no matrix."
-            )
-        point, unravel = ravel_pytree(self._of_one_network(weights))
-
-        def column(unit: Float[Array, " size"]) -> Float[Array, " size"]:
-            return ravel_pytree(self.hvp(unravel(point), unravel(unit)))[0]
-
-        columns = jax.lax.map(column, jnp.eye(size, dtype=point.dtype), batch_size=_ROWS_AT_ONCE)
-        return (columns + columns.T) / 2
-
-    def _of_one_network(self, weights: Weights, name: str = "weights") -> Weights:
-        """The weights as floating JAX arrays; a batch is refused, for it would be summed over."""
-        self.network.check(weights, name=name, many=False)
-        return tuple(jnp.asarray(array, jnp.result_type(array, float)) for array in weights)
 
     def _sample_loss(self, weights: Weights) -> Scalar:
         inputs, wanted = self.problem.inputs, self.problem.shape[0]
