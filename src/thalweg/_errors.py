@@ -1,4 +1,4 @@
-"""The one exception for bad input, in a module that loads nothing."""
+"""The exceptions for what cannot be used, in a module that loads nothing."""
 
 _LONGEST_WORD, _LONGEST = 300, 1000
 
@@ -11,6 +11,15 @@ class InputError(ValueError):
 
     def __init__(self, message: str = ""):
         super().__init__(_readable(message))
+
+
+class UndeclaredError(InputError):
+    """A part does not declare what is needed of it; the message says which method to define."""
+
+    def __init__(self, part: object, what: str, method: str, needed: str):
+        super().__init__(
+            f"`{type(part).__name__}` declares no {what} (`{method}`), which {needed}; define it."
+        )
 
 
 def _readable(message: str) -> str:

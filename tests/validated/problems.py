@@ -8,8 +8,8 @@ import numpy as np
 import reference
 
 from thalweg.validated.curve import Setting, validated_curve
-from thalweg.validated.losses import UNIT, SquareLoss
-from thalweg.validated.probabilities import CrossEntropy, Exponential, Logistic
+from thalweg.validated.losses import UNIT, SquareSeries
+from thalweg.validated.probabilities import CrossEntropySeries, ExponentialSeries, LogisticSeries
 
 LOSSES = ("square", "cross-entropy", "logistic", "exponential")
 WIDTHS = ((3, 2), (2, 3, 2), (3, 4, 3), (2, 2, 2, 2), (3, 1, 2, 3), (2, 3, 1, 3, 2))
@@ -54,18 +54,18 @@ def _loss(rng, kind, features, outputs):
     exact = x.astype(reference.LONG)
     if kind == "square":
         y = rng.normal(size=(samples, outputs))
-        loss = SquareLoss(x / samples**0.5, y.T / samples**0.5, 0.5)
+        loss = SquareSeries(x / samples**0.5, y.T / samples**0.5, 0.5)
         # The same rounded numbers, so that both speak of one loss.
         long = (loss.factor.astype(reference.LONG), loss.target.T.astype(reference.LONG))
         root = reference.LONG(samples) ** reference.LONG(0.5)
         return loss, reference.square(long[0] * root, long[1] * root, 0.5)
     if kind == "cross-entropy":
         labels = np.concatenate([np.arange(3), rng.integers(3, size=samples - 3)])
-        return CrossEntropy(x, labels, 3), reference.cross_entropy(exact, labels)
+        return CrossEntropySeries(x, labels, 3), reference.cross_entropy(exact, labels)
     signs = rng.choice([-1.0, 1.0], size=samples)
     makers = {
-        "logistic": (Logistic, reference.logistic),
-        "exponential": (Exponential, reference.exponential),
+        "logistic": (LogisticSeries, reference.logistic),
+        "exponential": (ExponentialSeries, reference.exponential),
     }
     ours, theirs = makers[kind]
     return ours(x, signs), theirs(exact, signs.astype(reference.LONG))

@@ -9,7 +9,7 @@ from problems import Trial, outcome, trial
 
 from thalweg.validated import curve, defect, hessian
 from thalweg.validated.curve import Setting
-from thalweg.validated.losses import UNIT, SquareLoss
+from thalweg.validated.losses import UNIT, SquareSeries
 
 
 @pytest.mark.parametrize("number", range(16))
@@ -56,7 +56,7 @@ def _leaving_a_saddle() -> Trial:
     """Two layers near zero: errors grow by orders before they shrink."""
     target, rng = np.diag([3.0, 1.0]), np.random.default_rng(0)
     start = tuple(0.05 * rng.normal(size=(2, 2)) for _ in range(2))
-    setting = Setting(np.eye(2), SquareLoss(np.eye(2), target, 0.5), 0.0, True, 8, 14, 1e-9)
+    setting = Setting(np.eye(2), SquareSeries(np.eye(2), target, 0.5), 0.0, True, 8, 14, 1e-9)
     exact = target.astype(reference.LONG)
     return Trial(setting, start, lambda matrix: matrix - exact, 3.0, "square")
 

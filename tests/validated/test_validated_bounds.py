@@ -132,13 +132,13 @@ def _share_of_remainder(problem, node) -> float:
 
 
 def _probabilities(loss, outputs):
-    if isinstance(loss, probabilities.CrossEntropy):
+    if isinstance(loss, probabilities.CrossEntropySeries):
         grown = np.exp(outputs - outputs.max(axis=0))
         return grown / grown.sum(axis=0)
     margins = loss.signs * outputs
     return (
         np.exp(-margins)
-        if isinstance(loss, probabilities.Exponential)
+        if isinstance(loss, probabilities.ExponentialSeries)
         else 1 / (1 + np.exp(margins))
     )
 
@@ -146,9 +146,11 @@ def _probabilities(loss, outputs):
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_a_remainder_without_its_tail_is_seen(number, monkeypatch):
     """The largest part of what is missing lies beyond the order that is known."""
-    kind = {5: probabilities.CrossEntropy, 6: probabilities.Logistic, 7: probabilities.Exponential}[
-        number
-    ]
+    kind = {
+        5: probabilities.CrossEntropySeries,
+        6: probabilities.LogisticSeries,
+        7: probabilities.ExponentialSeries,
+    }[number]
     right = kind.equation_norms
 
     def cut(self, chances, rates):

@@ -24,18 +24,16 @@ and lambda_min(H) >= -g d2, where g = |G| + h r d1. In all but the first |G| may
 norm, because the other factor of <G, D^2 F[u, u]> is bounded in the nuclear norm, too. The square
 loss has t = 0 and h = 2 scale lambda_max(Sigma).
 
-Cross-entropy: the second derivative is the covariance of the classes under the softmax p. By
-Gershgorin's theorem its norm is at most max_c 2 p_c (1 - p_c) <= 1/2; the third derivative along v
-is a third central moment of a variable of range <= sqrt(2) |v|, hence at most sqrt(2) times that,
-and at most sqrt(2)^3 / (6 sqrt(3)), the extreme being a variable of two values. Log-odds move by at
-most sqrt(2) times what the outputs do. The logistic loss is alike with the range 1; the derivatives
-of the exponential loss grow by e^change.
+For every other loss h and t come from the bounds that it declares for each sample's outputs
+(`output_bounds`), h_i and t_i where sample i's change by |x_i| times what the matrix does:
+
+    h = lambda_max(mean_i h_i x_i x_i^T),
+    t = min{mean_i t_i |x_i|^3, max_i |x_i| lambda_max(mean_i t_i x_i x_i^T)}.
 """
 
 from math import sqrt
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, ScalarLike
 
@@ -46,10 +44,8 @@ from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, linear_network, spectral_norm
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, AbstractProblem, Classification, Rounding
+from thalweg.problem import AbstractProblem, Rounding
 from thalweg.problem.base import units
-
-_SKEWNESS = 1 / (6 * sqrt(3))  # the largest third central moment of a variable of range 1
 
 
 @shown
@@ -201,25 +197,22 @@ def loss_bounds(
 ) -> LossBounds:
     """Bounds on the loss's derivatives at all matrices within `reach` (Frobenius) of this one.
 
-    Classification weighs the samples by factors that depend on the reach. Where the largest
-    eigenvalue of the input moment is given, it times the largest factor bounds the weighted one.
+    Losses other than the square weigh the samples by factors that depend on the reach. Where the
+    largest eigenvalue of the input moment is given, it times the largest factor bounds the weighted
+    one. A bound is infinite where it is none.
     """
-    if isinstance(problem, AbstractLeastSquares):
-        return LossBounds(2 * problem.scale * problem.spectrum[-1], jnp.zeros(()))
-    if not isinstance(problem, Classification):
-        raise InputError(
-            "The derivatives of the loss are bounded for Regression, TargetMatrix and "
-            f"Classification, got {type(problem).__name__}."
-        )
+    squared = problem.least_squares
+    if squared is not None:
+        return LossBounds(2 * squared.scale * squared.spectrum[-1], jnp.zeros(()))
     sizes = jnp.linalg.norm(problem.inputs, axis=1)
-    outputs = problem.inputs @ matrix.T
-    second, third = sample_bounds(problem, outputs, sizes * reach)
+    second, third = problem.output_bounds(problem.inputs @ matrix.T, sizes * reach)
     cubes = jnp.mean(third * sizes**3)
     if largest_moment is None:
         moments = (_weighted_moment(problem, second), _weighted_moment(problem, third))
     else:
         moments = (jnp.max(second) * largest_moment, jnp.max(third) * largest_moment)
-    return LossBounds(moments[0], jnp.minimum(cubes, jnp.max(sizes) * moments[1]))
+    twist = jnp.minimum(cubes, jnp.max(sizes) * moments[1])
+    return LossBounds(*(jnp.where(jnp.isnan(each), jnp.inf, each) for each in (moments[0], twist)))
 
 
 def largest_moment(problem: AbstractProblem) -> Scalar:
@@ -230,35 +223,10 @@ def largest_moment(problem: AbstractProblem) -> Scalar:
     return largest_eigenvalue(gram) / samples
 
 
-def _weighted_moment(problem: Classification, factors: Float[Array, " samples"]) -> Scalar:
+def _weighted_moment(problem: AbstractProblem, factors: Float[Array, " samples"]) -> Scalar:
     """The largest eigenvalue of mean_i factor_i x_i x_i^T."""
     inputs = problem.inputs
     return largest_eigenvalue(inputs.T @ (factors[:, None] * inputs) / inputs.shape[0])
-
-
-def sample_bounds(
-    problem: Classification,
-    outputs: Float[Array, "samples outputs"],
-    changes: Float[Array, " samples"],
-) -> tuple[Float[Array, " samples"], Float[Array, " samples"]]:
-    """Bounds on the second and third derivative of each sample's loss, if its outputs change so."""
-    if problem.loss == "cross_entropy":
-        own = jnp.eye(outputs.shape[1], dtype=bool)
-        others = jnp.where(own, -jnp.inf, outputs[:, None, :])
-        odds = jnp.abs(outputs - jax.nn.logsumexp(others, axis=2))
-        least = jnp.maximum(odds - sqrt(2) * changes[:, None], 0)
-        second = jnp.max(2 * _logistic_variance(least), axis=1)
-        return second, sqrt(2) * jnp.minimum(second, 2 * _SKEWNESS)
-    margins = problem.labels * outputs[:, 0]
-    if problem.loss == "logistic":
-        second = _logistic_variance(jnp.maximum(jnp.abs(margins) - changes, 0))
-        return second, jnp.minimum(second, _SKEWNESS)
-    second = jnp.exp(changes - margins)
-    return second, second
-
-
-def _logistic_variance(odds: Float[Array, "..."]) -> Float[Array, "..."]:
-    return jax.nn.sigmoid(odds) * jax.nn.sigmoid(-odds)
 
 
 def _interval_norms(

@@ -53,7 +53,6 @@ from thalweg.curvature.products import (
 )
 from thalweg.network import LayeredNetwork, LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Classification
 
 
 @shown
@@ -137,7 +136,7 @@ def shallow_eigenvalue_bound(objective: Objective) -> Scalar:
     """A lower bound on the smallest eigenvalue at all weights of a network with two layers.
 
     elkabetz2021:claim27, claim28 and claim29: -c a p_1 p_2 mean_i |x_i| where the gradient of the
-    loss is bounded by c: sqrt(2) for cross-entropy, 1 for the logistic loss.
+    loss is bounded by c, its `largest_gradient`.
     """
     network, problem = objective.network, objective.problem
     if network.depth != 2:
@@ -145,12 +144,13 @@ def shallow_eigenvalue_bound(objective: Objective) -> Scalar:
             f"The bound at all weights needs two layers, got {network.depth}; with more the "
             "curvature is unbounded below."
         )
-    if not isinstance(problem, Classification) or problem.loss == "exponential":
+    steepest = problem.largest_gradient
+    if steepest is None:
         raise InputError(
-            "The bound at all weights needs a loss with a bounded gradient, cross-entropy or "
-            "logistic."
+            "The bound at all weights needs a loss with a bounded gradient, as cross-entropy and "
+            f"the logistic loss have one; the loss {problem.loss_name!r} declares none "
+            "(`largest_gradient`)."
         )
-    steepest = sqrt(2) if problem.loss == "cross_entropy" else 1.0
     mean = jnp.mean(jnp.linalg.norm(problem.inputs, axis=1))
     linear = network.linear
     if linear is not None:

@@ -42,11 +42,9 @@ from thalweg.curvature.balls import (
     largest_moment,
     objective_rounding,
     product_bounds,
-    sample_bounds,
 )
 from thalweg.curvature.products import largest_eigenvalue, spectral_norm
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, Classification
 
 Norms = Float[Array, "ends ends"]
 Matrices = tuple[Float[Array, "_ _"], ...]
@@ -74,7 +72,6 @@ class SampleCentre(eqx.Module):
         cls, objective: Objective, weights: Weights, moment: Scalar | None = None
     ) -> "SampleCentre":
         """The balls around these weights; `moment` is `largest_moment`, where it is known."""
-        _require_known_loss(objective)
         layers = tuple(jnp.asarray(array) for array in weights)
         matrices, tied, slopes = _as_matrices(objective, layers)
         activations, masks = _activations(objective, matrices, slopes)
@@ -128,12 +125,8 @@ class SampleCentre(eqx.Module):
 
     def _loss_bounds(self, change: Scalar) -> tuple[Scalar, Scalar]:
         """The numbers h and t, if no sample's outputs change by more."""
-        problem = self.objective.problem
-        if isinstance(problem, AbstractLeastSquares):
-            return 2 * problem.scale, jnp.zeros(())
-        assert isinstance(problem, Classification)  # as `at` has checked
         changes = jnp.full(self.outputs.shape[0], change)
-        second, third = sample_bounds(problem, self.outputs, changes)
+        second, third = self.objective.problem.output_bounds(self.outputs, changes)
         return jnp.max(second), jnp.max(third)
 
 
@@ -176,14 +169,6 @@ class JointCentre(eqx.Module):
     def rounding(self) -> ObjectiveRounding:
         """By the rounding of the loss, and of the product of the layers."""
         return self.by_products.rounding()
-
-
-def _require_known_loss(objective: Objective) -> None:
-    if not isinstance(objective.problem, AbstractLeastSquares | Classification):
-        raise InputError(
-            "The derivatives of the loss are bounded for Regression, TargetMatrix and "
-            f"Classification, got {type(objective.problem).__name__}."
-        )
 
 
 def _as_matrices(

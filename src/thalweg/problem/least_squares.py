@@ -26,7 +26,16 @@ from thalweg._checks import (
     samples_and_targets,
 )
 from thalweg._typing import Matrix, Scalar
-from thalweg.problem.base import AbstractProblem, Inputs, MatrixLanes, Outputs, Rounding, units
+from thalweg.problem.base import (
+    AbstractProblem,
+    Inputs,
+    MatrixLanes,
+    OutputBounds,
+    Outputs,
+    PerSample,
+    Rounding,
+    units,
+)
 from thalweg.problem.factors import factorise
 
 Factor = Float[Array, "rank features"]
@@ -74,6 +83,16 @@ class AbstractLeastSquares(AbstractProblem):
     def input_moment(self) -> Float[Array, "features features"]:
         """Sigma = X^T X / n. Its condition number is that of X squared: no loss is made of it."""
         return self.input_factor.T @ self.input_factor
+
+    @property
+    @override
+    def loss_name(self) -> str:
+        return "square"
+
+    @property
+    @override
+    def least_output_value(self) -> Scalar:
+        return jnp.zeros((), self.inputs.dtype)
 
     @property
     @override
@@ -141,6 +160,11 @@ class AbstractLeastSquares(AbstractProblem):
     @override
     def output_hessian_action(self, outputs: Outputs, direction: Outputs) -> Outputs:
         return 2 * self.scale * direction / outputs.shape[0]
+
+    @override
+    def output_bounds(self, outputs: Outputs, changes: PerSample) -> OutputBounds:
+        second = jnp.full(outputs.shape[0], 2 * self.scale)
+        return OutputBounds(second, jnp.zeros_like(second))
 
     @override
     def output_rounding(self, outputs: Outputs) -> Rounding:

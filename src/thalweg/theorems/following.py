@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from typing_extensions import override
 
+from thalweg._errors import UndeclaredError
 from thalweg._typing import Weights
 from thalweg.curvature import ball_bounds, linear_hessian
 from thalweg.curvature.balls import loss_bounds
@@ -29,7 +30,6 @@ from thalweg.dynamics import Flow
 from thalweg.dynamics.trajectory import distance
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, Classification
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import (
     AbstractTheorem,
@@ -294,20 +294,21 @@ def _bounds_on_balls(
 
 def _one_layer_constants(objective: Objective) -> tuple[float, float]:
     """What |H| stays below and lambda_min(H) above, on all of space; infinite where unknown."""
-    network, problem = objective.network, objective.problem
-    known = isinstance(problem, AbstractLeastSquares | Classification)
-    if not isinstance(network, LinearNetwork) or network.depth != 1 or not known:
+    network, problem = objective.network.linear, objective.problem
+    if network is None or network.depth != 1:
+        return inf, -inf
+    try:
+        second = float(loss_bounds(problem, jnp.zeros(problem.shape), _FARTHEST).second)
+    except UndeclaredError:
+        return inf, -inf
+    if not isfinite(second):
         return inf, -inf
     readout = jnp.eye(1) if network.readout is None else network.readout
     gram = np.linalg.eigvalsh(np.asarray(readout @ readout.T))
-    decay = float(objective.weight_decay)
-    if isinstance(problem, Classification) and problem.loss == "exponential":
-        return inf, -inf
-    second = loss_bounds(problem, jnp.zeros(problem.shape), _FARTHEST).second
-    curvature = 0.0
-    if not isinstance(problem, Classification):
-        curvature = 2 * float(problem.scale) * max(float(problem.spectrum[0]), 0.0)
-    return float(second) * gram[-1] + decay, curvature * max(gram[0], 0.0) + decay
+    decay, squared, curvature = float(objective.weight_decay), problem.least_squares, 0.0
+    if squared is not None:
+        curvature = 2 * float(squared.scale) * max(float(squared.spectrum[0]), 0.0)
+    return second * gram[-1] + decay, curvature * max(gram[0], 0.0) + decay
 
 
 def _is_linear(case: Case) -> Claim:

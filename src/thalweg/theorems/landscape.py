@@ -27,7 +27,6 @@ from thalweg._typing import Weights
 from thalweg.curvature import shallow_eigenvalue_bound, smallest_eigenvalue_bounds
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import Classification
 from thalweg.theorems.case import Case
 from thalweg.theorems.certificate import (
     AbstractTheorem,
@@ -125,7 +124,7 @@ class ShallowCurvature(AbstractTheorem[Case]):
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network, problem = subject.objective.network, subject.objective.problem
         known = network.linear is not None or network.layered is not None
-        bounded = isinstance(problem, Classification) and problem.loss != "exponential"
+        bounded = problem.largest_gradient is not None
         return (
             requirement("the network is linear or has an activation of two slopes", known),
             requirement("the network has two layers", network.depth == 2),

@@ -29,7 +29,6 @@ from thalweg.curvature.forms import linear_hessian
 from thalweg.curvature.regions import distance_to_boundary
 from thalweg.curvature.sample_balls import JointCentre, SampleCentre
 from thalweg.objective import Objective
-from thalweg.problem import Classification
 from thalweg.problem.base import units
 from thalweg.tubes.growth import Centre, Defect, grow
 
@@ -227,7 +226,7 @@ def _centre_maker(objective: Objective) -> Callable[[Weights], Centre]:
     if network is None:
         moment = largest_moment(problem)
         return lambda weights: SampleCentre.at(objective, weights, moment)
-    if not isinstance(problem, Classification) or problem.shape[1] <= _FEW_FEATURES:
+    if problem.least_squares is not None or problem.shape[1] <= _FEW_FEATURES:
         return partial(BallCentre.at, objective)
     moment = largest_moment(problem)
     if network.readout is not None or network.depth == 1:

@@ -1,47 +1,85 @@
-"""From an objective to what the validated flow needs of it, in plain double precision."""
+"""From an objective to what the validated flow needs of it, in plain double precision.
+
+A loss is found as a power series by its type, in a table to which anybody may add (`loss_series`,
+and `label_series` for the losses of labels): a series is arithmetic in NumPy with bounds on every
+remainder, of which the problems, in a layer below, need not know. Whoever writes a loss may leave
+it out; then its flow is integrated, and not validated.
+"""
+
+from functools import singledispatch
 
 import numpy as np
 
 from thalweg._checks import InputError
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, AbstractProblem, Classification
+from thalweg.problem import AbstractLabelLoss, AbstractLeastSquares, AbstractProblem, Classification
+from thalweg.problem.label_losses import CrossEntropy, Exponential, Logistic
 from thalweg.validated.curve import Setting
-from thalweg.validated.losses import AbstractLossSeries, SquareLoss
-from thalweg.validated.probabilities import CrossEntropy, Exponential, Logistic
+from thalweg.validated.losses import AbstractLossSeries, SquareSeries
+from thalweg.validated.probabilities import CrossEntropySeries, ExponentialSeries, LogisticSeries
 
 _DENSE = 600  # weights up to which eigenvalues are computed from dense Hessians
-_MARGINS = {"logistic": Logistic, "exponential": Exponential}
 
 
 def setting_of(objective: Objective, dense: bool | None = None) -> Setting:
     """The setting of a linear network's objective; by its size, dense or by norms."""
-    network = objective.network
-    if not isinstance(network, LinearNetwork):
+    network = objective.network.linear
+    if network is None:
         raise InputError(
             "A flow can be validated for linear networks, got "
-            f"{type(network).__name__}; leave `validate` out for an estimate of its error."
+            f"{type(objective.network).__name__}; leave `validate` out for an estimate of its "
+            "error."
         )
     readout = np.eye(network.outputs) if network.readout is None else np.asarray(network.readout)
     return Setting(
         readout.astype(float),
-        _loss_of(objective.problem),
+        loss_series(objective.problem),
         float(objective.weight_decay),
         network.size <= _DENSE if dense is None else dense,
     )
 
 
-def _loss_of(problem: AbstractProblem) -> AbstractLossSeries:
-    """The problem as a power series: least squares by its factors, all others over samples."""
-    if isinstance(problem, AbstractLeastSquares):
-        factor, target = np.asarray(problem.input_factor, float), np.asarray(problem.fitted, float)
-        return SquareLoss(factor, target.T, float(problem.scale), float(problem.minimum))
-    if isinstance(problem, Classification):
-        x, labels = np.asarray(problem.inputs, float), np.asarray(problem.labels)
-        if problem.loss == "cross_entropy":
-            return CrossEntropy(x, labels, problem.classes)
-        return _MARGINS[problem.loss](x, labels)
-    raise InputError(
-        "A flow can be validated for regression, target matrices and classification, got "
-        f"{type(problem).__name__}; leave `validate` out for an estimate of its error."
+@singledispatch
+def loss_series(problem: AbstractProblem) -> AbstractLossSeries:
+    """A problem as a power series; that of a new one is registered for its type."""
+    raise _no_series(problem, "loss_series")
+
+
+@singledispatch
+def label_series(loss: AbstractLabelLoss, problem: Classification) -> AbstractLossSeries:
+    """A loss of labels on its problem as a power series; a new one is registered for its type."""
+    raise _no_series(loss, "label_series")
+
+
+@loss_series.register
+def _(problem: AbstractLeastSquares) -> AbstractLossSeries:
+    factor, target = np.asarray(problem.input_factor, float), np.asarray(problem.fitted, float)
+    return SquareSeries(factor, target.T, float(problem.scale), float(problem.minimum))
+
+
+@loss_series.register
+def _(problem: Classification) -> AbstractLossSeries:
+    return label_series(problem.loss, problem)
+
+
+@label_series.register
+def _(loss: CrossEntropy, problem: Classification) -> AbstractLossSeries:
+    labels = np.asarray(problem.labels)
+    return CrossEntropySeries(np.asarray(problem.inputs, float), labels, problem.classes)
+
+
+@label_series.register
+def _(loss: Logistic, problem: Classification) -> AbstractLossSeries:
+    return LogisticSeries(np.asarray(problem.inputs, float), np.asarray(problem.labels))
+
+
+@label_series.register
+def _(loss: Exponential, problem: Classification) -> AbstractLossSeries:
+    return ExponentialSeries(np.asarray(problem.inputs, float), np.asarray(problem.labels))
+
+
+def _no_series(loss: AbstractProblem | AbstractLabelLoss, table: str) -> InputError:
+    return InputError(
+        f"`{type(loss).__name__}` has no power series (`validated.building.{table}`), which a "
+        "validated flow needs; register one, or leave `validate` out for an estimate of its error."
     )

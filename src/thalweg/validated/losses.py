@@ -111,7 +111,7 @@ class AbstractLossSeries(ABC):
         """What |phi'| is at most there, in Frobenius norm."""
 
 
-class SquareLoss(AbstractLossSeries):
+class SquareSeries(AbstractLossSeries):
     """scale |M F^T - G|^2 + constant."""
 
     def __init__(self, factor: Any, target: Any, scale: float, constant: float = 0.0):
@@ -123,8 +123,8 @@ class SquareLoss(AbstractLossSeries):
         self._residual: np.ndarray | None = None
 
     @override
-    def fresh(self) -> "SquareLoss":
-        return SquareLoss(self.factor, self.target, self.scale, self.constant)
+    def fresh(self) -> "SquareSeries":
+        return SquareSeries(self.factor, self.target, self.scale, self.constant)
 
     @override
     def extend(self, product: Matrix) -> Matrix:

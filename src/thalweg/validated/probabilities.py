@@ -51,7 +51,7 @@ _SMALL = 0.01  # what E must stay below
 _SKEWNESS = 1 / (6 * 3**0.5)  # the largest third central moment of a variable of range 1
 
 
-class AbstractProbabilityLoss(AbstractLossSeries):
+class AbstractProbabilitySeries(AbstractLossSeries):
     """A mean over samples whose gradient is made of probabilities that obey an equation."""
 
     growth: ClassVar[float]  # c above
@@ -69,7 +69,7 @@ class AbstractProbabilityLoss(AbstractLossSeries):
         self.means: list[Samples] = []
 
     @override
-    def fresh(self) -> "AbstractProbabilityLoss":
+    def fresh(self) -> "AbstractProbabilitySeries":
         made = copy(self)  # which shares the samples
         made.outputs, made.chances, made.means = [], [], []
         return made
@@ -146,7 +146,7 @@ class AbstractProbabilityLoss(AbstractLossSeries):
         return (self.slopes(chances, first=True) @ self.images.T) / self.root
 
 
-class CrossEntropy(AbstractProbabilityLoss):
+class CrossEntropySeries(AbstractProbabilitySeries):
     """The mean over samples of log sum_c exp(z_c) - z_label."""
 
     growth = 3.01
@@ -216,7 +216,7 @@ class CrossEntropy(AbstractProbabilityLoss):
         return 2**0.5
 
 
-class AbstractMarginLoss(AbstractProbabilityLoss):
+class AbstractMarginSeries(AbstractProbabilitySeries):
     """The mean over samples of a decreasing function of s z, for labels s = 1 and -1."""
 
     def __init__(self, x: Any, signs: Any):
@@ -232,7 +232,7 @@ class AbstractMarginLoss(AbstractProbabilityLoss):
         return self.signs * ((product @ self.images) * self.root)
 
 
-class Logistic(AbstractMarginLoss):
+class LogisticSeries(AbstractMarginSeries):
     """log(1 + exp(-s z))."""
 
     growth = 1.01
@@ -288,7 +288,7 @@ class Logistic(AbstractMarginLoss):
         return 1.0
 
 
-class Exponential(AbstractMarginLoss):
+class ExponentialSeries(AbstractMarginSeries):
     """exp(-s z), whose derivatives are bounded near the samples' present margins only."""
 
     growth = 1.0
