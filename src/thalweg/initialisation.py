@@ -28,7 +28,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, chained, is_traced
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
-from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.network import AbstractNetwork
 
 Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
@@ -254,13 +254,14 @@ def _padded(block: Layer, shape: tuple[int, ...]) -> Layer:
 
 
 def _product_shape(name: str, network: AbstractNetwork) -> tuple[int, int]:
-    if not isinstance(network, LinearNetwork) or network.readout is not None:
+    linear = network.linear
+    if linear is None or linear.readout is not None:
         raise InputError(
             f"`{name}` needs a LinearNetwork without a readout, since balance is a property of the "
             f"factors of a product; got {type(network).__name__}"
-            f"{' with one' if isinstance(network, LinearNetwork) else ''}."
+            f"{'' if linear is None else ' with one'}."
         )
-    return network.widths[-1], network.widths[0]
+    return linear.widths[-1], linear.widths[0]
 
 
 def _require_width(network: AbstractNetwork, values: Float[Array, " values"]) -> None:

@@ -26,9 +26,8 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, chained
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
-from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares
 
 Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
@@ -58,7 +57,7 @@ def conserved(network: AbstractNetwork, weights: Weights) -> tuple[Layer, ...] |
     differences |W_{j+1}|^2 - |W_j|^2 of squared norms.
     """
     network.check(weights)
-    if isinstance(network, LinearNetwork):
+    if network.linear is not None:
         return imbalance(weights)
     squares = [jnp.sum(jnp.asarray(array) ** 2) for array in weights]
     return tuple(upper - lower for lower, upper in pairwise(squares))
@@ -107,16 +106,16 @@ def deficiency_margin(matrix: Matrix, target: Matrix) -> Scalar:
 @checked
 def distance_to_minimiser(objective: Objective, weights: Weights) -> Scalar:
     """|W_N ... W_1 - M*|_F, with the least-squares minimiser M* of least norm."""
-    network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork):
+    network, problem = objective.network.linear, objective.problem.least_squares
+    if network is None:
         raise InputError(
             "`distance_to_minimiser` needs a LinearNetwork, whose product can be compared with a "
-            f"matrix, got {type(network).__name__}."
+            f"matrix, got {type(objective.network).__name__}."
         )
-    if not isinstance(problem, AbstractLeastSquares):
+    if problem is None:
         raise InputError(
             "`distance_to_minimiser` needs a Regression or a TargetMatrix, whose minimiser is "
-            f"known, got {type(problem).__name__}."
+            f"known, got {type(objective.problem).__name__}."
         )
     return jnp.linalg.norm(network.end_to_end(weights) - problem.minimiser)
 
@@ -130,8 +129,8 @@ def least_loss(objective: Objective) -> float:
     nearest to it in the norm of the loss, and what is lost are the smallest singular values of
     M Sigma^{1/2}.
     """
-    network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, AbstractLeastSquares):
+    network, problem = objective.network.linear, objective.problem.least_squares
+    if network is None or problem is None:
         return float("nan")
     readout = network.readout
     reaches_all = readout is None or np.linalg.matrix_rank(readout) == network.outputs

@@ -17,7 +17,6 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
 from thalweg._typing import Weights
 from thalweg.curvature.spectrum import hessian_product
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Classification
 
@@ -89,10 +88,10 @@ def _in_torch(objective: Objective, weights: Weights) -> tuple[Any, Any, Any, An
     """The same fully connected network and its data, as torch has them."""
     torch = importlib.import_module("torch")
     problem = objective.problem
-    assert isinstance(problem, Classification)
+    assert isinstance(problem, Classification)  # all that is compared; torch takes its labels
     modules = []
     for layer, array in enumerate(weights):
-        if layer > 0 and not isinstance(objective.network, LinearNetwork):
+        if layer > 0 and objective.network.linear is None:
             modules.append(torch.nn.ReLU())
         modules.append(torch.nn.Linear(*reversed(array.shape), bias=False))
         modules[-1].weight.data = torch.tensor(np.asarray(array, np.float32))

@@ -50,7 +50,7 @@ from thalweg.curvature.products import (
     spectral_norm,
 )
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, AbstractProblem
+from thalweg.problem import AbstractProblem
 
 Indices = Int[np.ndarray, " size"]
 Products = tuple[Float[Array, "_ _"], ...]
@@ -143,7 +143,7 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
     """
     network = linear_network(objective, "`reduced_sharpness`")
     problem = objective.problem
-    if not isinstance(problem, AbstractLeastSquares) or problem.shape[0] != 1:
+    if problem.least_squares is None or problem.shape[0] != 1:
         raise InputError(
             "`reduced_sharpness` needs a Regression or a TargetMatrix with one output, got "
             f"{type(problem).__name__} with {problem.shape[0]}."
@@ -167,8 +167,8 @@ def _sharpness_without_mixed_terms(
 ) -> tuple[Scalar, Scalar, Scalar]:
     """The largest eigenvalue of J^T phi'' J, |G|, and lambda_max(C) times the readout's norm."""
     network = linear_network(objective, "`reduced_sharpness`")
-    problem = objective.problem
-    assert isinstance(problem, AbstractLeastSquares)  # as `reduced_sharpness` has checked
+    problem = objective.problem.least_squares
+    assert problem is not None  # as `reduced_sharpness` has checked
     layers = tuple(jnp.asarray(array) for array in weights)
     after, before = partial_products(network, layers)
     parts = [jnp.sum(a**2) * b.T @ b for a, b in zip(after, before, strict=True)]
@@ -219,11 +219,12 @@ def _loss_part(
 ) -> Float[Array, "size size"]:
     """J^T phi'' J, with the Jacobian J of the end-to-end matrix."""
     shapes = [(above.shape[1], below.shape[0]) for above, below in zip(after, before, strict=True)]
-    if isinstance(problem, AbstractLeastSquares):
+    squared = problem.least_squares
+    if squared is not None:
         rows, columns = _units(shapes)
         upper, lower = jnp.concatenate(after, axis=1), jnp.concatenate(before)
-        images = problem.image(lower)
-        upper, lower = upper.T @ upper, 2 * problem.scale * images @ images.T
+        images = squared.image(lower)
+        upper, lower = upper.T @ upper, 2 * squared.scale * images @ images.T
         return _spread(_symmetric(upper), rows, rows) * _spread(_symmetric(lower), columns, columns)
     pairs = list(zip(after, before, strict=True))
     images = _images(problem, product, jnp.concatenate([_jacobian(*pair) for pair in pairs]))

@@ -213,11 +213,12 @@ def _times_power(value: Scalar, base: Scalar, exponent: float) -> Scalar:
 
 
 def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, AbstractLeastSquares]:
-    network, problem = objective.network, objective.problem
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, AbstractLeastSquares):
+    network, problem = objective.network.linear, objective.problem.least_squares
+    if network is None or problem is None:
         raise InputError(
             "The bound on the sharpness of minimisers must be asked of a LinearNetwork on a "
-            f"Regression, got {type(network).__name__} on {type(problem).__name__}."
+            f"Regression, got {type(objective.network).__name__} on "
+            f"{type(objective.problem).__name__}."
         )
     if problem.shape[0] != 1:
         raise InputError(

@@ -24,7 +24,6 @@ from thalweg._shown import shown
 from thalweg._typing import ManyWeights, Run, Weights
 from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 _LANES = 96
@@ -69,7 +68,7 @@ def spectrum_along(
     points = tuple(
         np.asarray(array).reshape(-1, *shape) for array, shape in zip(given, shapes, strict=True)
     )
-    small = isinstance(objective.network, LinearNetwork) and objective.network.size <= _SMALL
+    small = objective.network.linear is not None and objective.network.size <= _SMALL
     rows = (
         _in_blocks(objective, points, tolerance)
         if small

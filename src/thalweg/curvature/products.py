@@ -26,12 +26,13 @@ Norms = Float[Array, " depth"]
 
 def linear_network(objective: Objective, what: str) -> LinearNetwork:
     """The objective's network, which must be linear for what is asked."""
-    if not isinstance(objective.network, LinearNetwork):
+    network = objective.network.linear
+    if network is None:
         raise InputError(
             f"{what} needs a LinearNetwork, whose second derivative is one of matrix products, got "
             f"{type(objective.network).__name__}."
         )
-    return objective.network
+    return network
 
 
 def partial_products(

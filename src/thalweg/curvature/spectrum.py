@@ -23,7 +23,6 @@ from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.curvature.davidson import Pairs, Product, extreme_pairs
 from thalweg.curvature.forms import linear_hessian
-from thalweg.network import LinearNetwork
 from thalweg.objective import DENSE_LIMIT, Objective
 
 DENSE_SIZE = 700
@@ -172,7 +171,7 @@ def _finite(found: Array) -> Float[np.ndarray, "..."]:
 @eqx.filter_jit
 def _hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"]:
     """The dense Hessian, in closed form where there is one."""
-    if isinstance(objective.network, LinearNetwork):
+    if objective.network.linear is not None:
         return linear_hessian(objective, weights)
     return objective.hessian(weights)
 

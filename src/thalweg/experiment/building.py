@@ -32,7 +32,6 @@ from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import (
-    AbstractLeastSquares,
     AbstractProblem,
     Classification,
     Regression,
@@ -290,9 +289,10 @@ def _require_room(layers: int, weights: int) -> None:
 
 
 def _solution(problem: AbstractProblem) -> Any:
-    if not isinstance(problem, AbstractLeastSquares):
+    squared = problem.least_squares
+    if squared is None:
         raise InputError(
             'An "aligned" `start` needs a square loss, whose solution is known, got '
             f"{type(problem).__name__}."
         )
-    return problem.minimiser
+    return squared.minimiser

@@ -3,6 +3,7 @@
 Each function gives arrays by name; what makes no sense for a network or a loss is left out.
 """
 
+from collections.abc import Callable
 from math import isnan
 from typing import Any
 
@@ -19,9 +20,8 @@ from thalweg.curvature.minimisers import (
 )
 from thalweg.dynamics import AbstractTrajectory
 from thalweg.experiment.pieces import Arrays
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares, Classification
+from thalweg.problem.base import Outputs
 
 _FLATNESS: tuple[str, ...] = (
     "paper_sharpness_bound", "stronger_sharpness_bound", "balanced_sharpness", "least_sharpness",
@@ -32,12 +32,12 @@ def along(motion: AbstractTrajectory) -> Arrays:
     """Excess loss, balance, alignment and accuracy at every record."""
     objective = motion.objective
     functions: dict[str, Any] = {"imbalance": _imbalance(objective)}
-    if isinstance(objective.network, LinearNetwork) and objective.network.depth > 1:
+    if objective.network.linear is not None and objective.network.depth > 1:
         functions["alignment"] = _weakest_alignment
     if not isnan(measurement.least_loss(objective)):
         functions["excess"] = _excess(objective)
-    if isinstance(objective.problem, Classification):
-        functions["accuracy"] = _accuracy(objective)
+    if objective.problem.accuracy is not None:
+        functions["accuracy"] = _accuracy(objective, objective.problem.accuracy)
 
     def everything(weights: Weights) -> dict[str, Scalar]:
         return {name: function(weights) for name, function in functions.items()}
@@ -67,7 +67,7 @@ def _imbalance(objective: Objective) -> Any:
     """The largest size of what the flow keeps constant: zero where the layers are balanced."""
 
     def largest(weights: Weights) -> Scalar:
-        if isinstance(objective.network, LinearNetwork):
+        if objective.network.linear is not None:
             return measurement.unbalancedness(weights)
         parts = measurement.conserved(objective.network, weights)
         return jnp.max(jnp.abs(jnp.stack(parts))) if parts else jnp.zeros(())
@@ -80,15 +80,14 @@ def _weakest_alignment(weights: Weights) -> Scalar:
 
 
 def _excess(objective: Objective) -> Any:
-    network, problem = objective.network, objective.problem
-    assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, AbstractLeastSquares)
+    network, problem = objective.network.linear, objective.problem.least_squares
+    assert network is not None  # or the least loss would not be known
+    assert problem is not None
     # Without cancellation, where the network can come to the problem's own minimum.
     gap = measurement.least_loss(objective) - float(problem.minimum)
     return lambda weights: problem.excess(network.end_to_end(weights)) - gap
 
 
-def _accuracy(objective: Objective) -> Any:
-    problem = objective.problem
-    assert isinstance(problem, Classification)
-    return lambda weights: problem.accuracy(objective.network(weights, problem.inputs))
+def _accuracy(objective: Objective, accuracy: Callable[[Outputs], Scalar]) -> Any:
+    inputs = objective.problem.inputs
+    return lambda weights: accuracy(objective.network(weights, inputs))

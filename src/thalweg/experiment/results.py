@@ -14,7 +14,6 @@ from thalweg.dynamics import Descent, Flow
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.pieces import Arrays
 from thalweg.experiment.settings import Experiment
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, Phase, classify
 from thalweg.quantities import NEVER, TOO_FEW_RECORDS, described
@@ -157,11 +156,11 @@ def _description(objective: Objective) -> dict[str, Any]:
     """What was built, for readers of the report."""
     network, problem = objective.network, objective.problem
     return {
-        "network": "linear" if isinstance(network, LinearNetwork) else "homogeneous",
+        "network": "homogeneous" if network.linear is None else "linear",
         "depth": len(network.shapes),
         "weights": int(network.size),
         "problem": type(problem).__name__,
-        "loss_name": str(getattr(problem, "loss", "square")),
+        "loss_name": problem.loss_name,
         "samples": int(problem.inputs.shape[0]),
         "features": int(problem.shape[1]),
         "outputs": int(problem.shape[0]),

@@ -24,7 +24,7 @@ from thalweg.curvature import (
 from thalweg.dynamics import flow
 from thalweg.dynamics.trajectory import Recorded
 from thalweg.figures.style import PALETTE, STYLE
-from thalweg.network import AbstractNetwork, LinearNetwork
+from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
 from thalweg.studies.elkabetz2021_common import (
     AUTHORS_IMAGES,
@@ -220,7 +220,7 @@ The paper plots none of this; what it says in words can be looked at here.
         objective = self._objective(path.network, "float64")
         last = tuple(jnp.asarray(array[-1], float) for array in weights)
         at, direction = rescaled_saddle(path.network, objective.problem, last, factor)
-        form = _linear if isinstance(path.network, LinearNetwork) else _in_region
+        form = _in_region if path.network.linear is None else _linear
         length = sum(jnp.sum(jnp.asarray(array) ** 2) for array in direction)
         return float(form(objective, at, direction) / length)
 

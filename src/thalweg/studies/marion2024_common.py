@@ -173,8 +173,10 @@ def trace_start(place: int, steps: int, scale: float, network: AbstractNetwork) 
 
 def authors_bounds(objective: Objective) -> dict[str, float]:
     """What is known of the sharpness of minimisers, by name, for the attributes of a dataset."""
-    problem, lower = objective.problem, minimiser_sharpness_bounds(objective)
-    assert isinstance(problem, Regression)
+    network, problem = objective.network.linear, objective.problem.least_squares
+    lower = minimiser_sharpness_bounds(objective)  # which refuses all that is neither
+    assert network is not None
+    assert problem is not None
     spectrum = np.asarray(problem.spectrum)
     known = {
         "lambda_min": spectrum[0],
@@ -185,7 +187,7 @@ def authors_bounds(objective: Objective) -> dict[str, float]:
         "bound_stronger": lower.stronger,
         "balanced_sharpness": balanced_sharpness(objective),
     }
-    if isinstance(objective.network, LinearNetwork) and objective.network.readout is None:
+    if network.readout is None:
         known["bound_upper"] = small_start_sharpness_bounds(objective).paper
     return {name: float(value) for name, value in known.items()}
 
@@ -226,8 +228,9 @@ def _starts(
         }
     noise = [np.asarray(drawn[shape][:, layer]) for layer, shape in enumerate(network.shapes)]
     sizes = scales.astype(np.float32)[:, None, None]
-    if not isinstance(network, LinearNetwork) or network.readout is None:
+    linear = network.linear
+    if linear is None or linear.readout is None:
         return tuple((sizes * array).astype(float) for array in noise)
-    width = network.widths[0]
+    width = linear.widths[0]
     spread = sizes / np.sqrt(np.float32(network.depth * width))
     return tuple((np.eye(width, dtype=np.float32) + spread * each).astype(float) for each in noise)

@@ -20,7 +20,6 @@ from thalweg._typing import Scalar, Weights
 from thalweg.curvature import extreme_eigenvalues, spectrum_along
 from thalweg.dynamics import descend, nothing
 from thalweg.dynamics.trajectory import Recorded
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.studies.marion2024_common import Row
 from thalweg.studies.parts import Parts
@@ -180,7 +179,7 @@ class _Ends(NamedTuple):
 
 
 def _ends(objective: Objective, weights: Recorded) -> _Ends:
-    if isinstance(objective.network, LinearNetwork):
+    if objective.network.linear is not None:
         path = spectrum_along(objective, weights)
         found = path.smallest, path.largest, path.largest_error
     else:

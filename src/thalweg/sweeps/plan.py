@@ -26,7 +26,6 @@ from thalweg.dynamics.batch import block_operations
 from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.sweeps.grid import Dimension, Grid, read_grid
 
@@ -317,7 +316,7 @@ def _without_table(changes: dict[str, Any]) -> dict[str, Any]:
 
 def _size(built: Objective) -> _Size:
     weights = built.network.size
-    samples = 1 if isinstance(built.network, LinearNetwork) else built.problem.inputs.shape[0]
+    samples = 1 if built.network.linear is not None else built.problem.inputs.shape[0]
     lanes, depth = lanes_of(built), built.network.depth
     return _Size(weights, weights * samples, lanes, depth, block_operations(built))
 

@@ -35,10 +35,8 @@ from thalweg.curvature.path import SpectrumPath
 from thalweg.dynamics import Descent, descend, nothing
 from thalweg.experiment import Experiment, objective
 from thalweg.measurement import distance_to_minimiser, least_loss
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, classify
-from thalweg.problem import AbstractLeastSquares
 from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
@@ -176,9 +174,8 @@ def _phases(
 
 
 def _squared_distances(built: Objective, final: Weights) -> Float[np.ndarray, " runs"]:
-    network, problem = built.network, built.problem
     runs = final[0].shape[0]
-    if not isinstance(network, LinearNetwork) or not isinstance(problem, AbstractLeastSquares):
+    if built.network.linear is None or built.problem.least_squares is None:
         return np.full(runs, np.nan)
     room = 8 if runs <= 8 else -(-runs // 100) * 100  # few sizes, few compilations
     padded = tuple(array[np.arange(room) % runs] for array in final)

@@ -20,8 +20,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._shown import shown
 from thalweg.dynamics import Descent
-from thalweg.network import LinearNetwork
-from thalweg.problem import AbstractLeastSquares, Regression, TargetMatrix
+from thalweg.problem import TargetMatrix
 
 Times = Float[np.ndarray, " times"]
 
@@ -224,12 +223,12 @@ class _Maker:
 
 def _header(run: Descent, start_distance: float) -> dict[str, Any]:
     """The part of the content that says what the flow is."""
-    network, problem = run.objective.network, run.objective.problem
-    assert isinstance(network, LinearNetwork)
-    if isinstance(problem, TargetMatrix):
+    network, problem = run.objective.network.linear, run.objective.problem.least_squares
+    assert network is not None  # as `_require_usable` has checked
+    assert problem is not None
+    if isinstance(problem, TargetMatrix):  # which the file writes without its samples
         loss: dict[str, Any] = {"kind": "target", "target": _hex_rows(problem.minimiser)}
     else:
-        assert isinstance(problem, Regression)
         norm = 2 * float(problem.scale) * float(problem.spectrum[-1]) * (1 + _SLACK)
         loss = {
             "kind": "regression",
@@ -300,11 +299,11 @@ def _require_usable(run: Descent, start_distance: float, curvature: str) -> None
             "`prove` needs the weights of every step, but this run recorded only some; descend "
             "with record_every=1 and without `observe`."
         )
-    if not isinstance(network, LinearNetwork):
+    if network.linear is None:
         raise InputError(
             f"`prove` is for linear networks, whose loss is smooth, got {type(network).__name__}."
         )
-    if not isinstance(problem, AbstractLeastSquares):
+    if problem.least_squares is None:
         raise InputError(
             "`prove` is for the square loss, Regression or TargetMatrix, got "
             f"{type(problem).__name__}; `tube` also takes Classification."

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.balls import BallCentre
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractLeastSquares
 from thalweg.problem.base import units
@@ -56,10 +55,8 @@ def tail_bound(
         radius: of the tube.
         rate: the learning rate.
     """
-    problem = objective.problem
-    if not isinstance(problem, AbstractLeastSquares) or float(objective.weight_decay) > 0:
-        return None
-    if not isinstance(objective.network, LinearNetwork):
+    known = objective.network.linear is not None and objective.problem.least_squares is not None
+    if not known or float(objective.weight_decay) > 0:
         return None
     now = float(jnp.sqrt(sum(jnp.sum(each**2) for each in correction))) + radius
     numbers = (jnp.asarray(radius), jnp.asarray(rate))
@@ -84,9 +81,9 @@ def _lengths(
     rate: Scalar,
     ball: Scalar,
 ) -> _Lengths:
-    network, problem = objective.network, objective.problem
-    assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, AbstractLeastSquares)
+    network, problem = objective.network.linear, objective.problem.least_squares
+    assert network is not None  # as `tail_bound` has checked
+    assert problem is not None
     jacobian = jax.jacobian(lambda point: network.end_to_end(point))(weights)
     size = problem.shape[0] * problem.shape[1]
     rows = jnp.concatenate([jnp.reshape(block, (size, -1)) for block in jacobian], axis=1)
