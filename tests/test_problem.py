@@ -340,7 +340,7 @@ def test_bad_target_matrix(phi):
         ([0, 0, 0], {"classes": 1}, "`classes` must be a whole number >= 2, got 1"),
         ([0, 1, 2], {"loss": "logistic"}, r"must be -1 and 1, or 0 and 1, got \[0, 1, 2\]"),
         ([0, 1, 1], {"loss": "logistic", "classes": 3}, "`classes` must be 2 for the loss 'logis"),
-        ([0, 1, 1], {"loss": "hinge"}, "one of cross_entropy, logistic, exponential, got 'hinge'"),
+        ([0, 1, 1], {"loss": "hinge"}, "exponential, or an AbstractMarginLoss, got 'hinge'"),
     ],
 )
 def test_bad_labels(labels, options, match):
