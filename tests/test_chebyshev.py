@@ -8,9 +8,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import thalweg as tw
-from thalweg.dynamics.adaptive import FlatObjective
-from thalweg.dynamics.chebyshev import (
-    Chebyshev,
+from thalweg.solvers.adaptive import FlatObjective
+from thalweg.solvers.chebyshev import (
+    ChebyshevStepper,
     chebyshev_shift,
     largest_curvature,
     stages_needed,
@@ -89,7 +89,7 @@ def test_many_stages_are_as_accurate_as_few():
 def test_error_estimate_is_of_third_order():
     """Halving the step divides the estimate of one step by 8."""
     objective, start = flat_case(tw.TargetMatrix([[0.3, -0.9]]))
-    method = Chebyshev(objective=objective, rtol=jnp.asarray(1e-6))
+    method = ChebyshevStepper(objective=objective, rtol=jnp.asarray(1e-6))
     local, _ = method.linearise(start)
     sizes = [
         np.linalg.norm(method.attempt(local, start, jnp.asarray(h))[0].error) for h in (0.02, 0.01)
@@ -99,7 +99,7 @@ def test_error_estimate_is_of_third_order():
 
 def test_dense_output_meets_both_ends():
     objective, start = flat_case(tw.TargetMatrix([[0.3, -0.9]]))
-    method = Chebyshev(objective=objective, rtol=jnp.asarray(1e-6))
+    method = ChebyshevStepper(objective=objective, rtol=jnp.asarray(1e-6))
     local, _ = method.linearise(start)
     trial, _ = method.attempt(local, start, jnp.asarray(0.1))
 
@@ -133,5 +133,5 @@ def test_a_flat_point_has_no_curvature_and_does_no_harm():
     network = tw.LinearNetwork([2, 2, 2, 1])
     zeros = tuple(jnp.zeros(shape) for shape in network.shapes)
     objective, point = flat_case(tw.TargetMatrix([[1.0, 0.0]]), network, zeros)
-    local, _ = Chebyshev(objective=objective, rtol=jnp.asarray(1e-6)).linearise(point)
+    local, _ = ChebyshevStepper(objective=objective, rtol=jnp.asarray(1e-6)).linearise(point)
     assert 0 < local.curvature < 1e-300

@@ -1,4 +1,4 @@
-"""The implicit method by itself: its order, and how it foretells a steady state."""
+"""Collocation by itself: its order, and how it foretells a steady state."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +7,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import thalweg as tw
-from thalweg.dynamics.adaptive import FlatObjective
-from thalweg.dynamics.collocation import Collocation, radau_tableau
-from thalweg.dynamics.steady import way_from_products, way_in_basis
+from thalweg.solvers.adaptive import FlatObjective
+from thalweg.solvers.collocation import CollocationStepper, radau_tableau
+from thalweg.solvers.steady import way_from_products, way_in_basis
 
 
 def test_three_stages_are_the_known_method():
@@ -31,7 +31,7 @@ def test_order_of_collocation(stages):
         tw.Objective(tw.LinearNetwork([2, 2, 1]), tw.TargetMatrix([1.0, -3.0])), unravel
     )
     tiny = jnp.asarray(1e-13)
-    method = Collocation(objective=objective, rtol=tiny, atol=tiny, order=stages)
+    method = CollocationStepper(objective=objective, rtol=tiny, atol=tiny, order=stages)
 
     @jax.jit
     def step(point, h):

@@ -1,5 +1,6 @@
 """The flow against closed forms, conserved quantities, scipy's Radau, and its own estimate."""
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,14 +12,16 @@ from scipy.integrate import solve_ivp
 import thalweg as tw
 from thalweg import initialisation
 from thalweg.dynamics.exact import aligned_modes, one_output_weights, two_layers
-from thalweg.dynamics.flow import FlowError, flow
-from thalweg.dynamics.steady import KRYLOV
+from thalweg.dynamics.flow import flow
 from thalweg.dynamics.trajectory import distance
+from thalweg.solvers import Chebyshev, Collocation, Explicit, FlowError
+from thalweg.solvers.steady import KRYLOV
 
-# The tolerance that each method is asked for where its error is to be compared with the truth: far
+# The tolerance that each solver is asked for where its error is to be compared with the truth: far
 # above rounding, and not so small that order 2 takes long.
-TOLERANCES = {"explicit": 1e-8, "implicit": 1e-8, "chebyshev": 1e-5}
-METHODS = list(TOLERANCES)
+TOLERANCES = {Explicit(): 1e-8, Collocation(): 1e-8, Chebyshev(): 1e-5}
+SOLVERS = [pytest.param(solver, id=solver.name) for solver in TOLERANCES]
+ACCURATE = SOLVERS[:2]
 
 
 def distances(weights, others):
@@ -49,19 +52,19 @@ ONE_OUTPUT_START = initialisation.balanced_from(ONE_OUTPUT.network, [[0.05, -0.1
 TIMES = np.linspace(0.0, 12.0, 7)  # seven times wherever possible: another number compiles anew
 
 
-@pytest.mark.parametrize("method", ["explicit", "implicit"])
-def test_one_output_follows_the_closed_form(method):
+@pytest.mark.parametrize("solver", ACCURATE)
+def test_one_output_follows_the_closed_form(solver):
     """Oracle: elkabetz2021:exactflow; depth 3, from near the saddle to the minimum."""
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=1e-12, atol=1e-14, method=method)
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=1e-12, atol=1e-14, solver=solver)
     exact = one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], TIMES)
     assert distances(run.weights, exact).max() < 1e-9  # the acceptance; 1e-11 was seen
     assert run.error.max() < 1e-9
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_error_is_that_against_the_closed_form(method):
-    rtol = TOLERANCES[method]
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=rtol, atol=rtol / 100, method=method)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_error_is_that_against_the_closed_form(solver):
+    rtol = TOLERANCES[solver]
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, rtol=rtol, atol=rtol / 100, solver=solver)
     assert_error_is_right(run, one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], TIMES))
 
 
@@ -134,43 +137,43 @@ def stiff(request):
     return objective, weights, times, jax.vmap(unravel)(jnp.asarray(np.stack(points)))
 
 
-def test_implicit_flow_equals_radau(stiff):
+def test_collocation_equals_radau(stiff):
     """The acceptance; scipy's own error is some 1e-11."""
     objective, weights, times, truth = stiff
-    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, method="implicit")
+    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, solver=Collocation())
     assert distances(run.weights, truth).max() < 1e-10
     assert run.error.max() < 1e-10
 
 
 def test_explicit_flow_equals_radau(stiff):
     objective, weights, times, truth = stiff
-    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, method="explicit")
+    run = flow(objective, weights, times=times, rtol=1e-12, atol=1e-14, solver=Explicit())
     assert distances(run.weights, truth).max() < 1e-10
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_error_is_that_against_radau(stiff, method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_error_is_that_against_radau(stiff, solver):
     objective, weights, times, truth = stiff
-    rtol = TOLERANCES[method]
-    run = flow(objective, weights, times=times, rtol=rtol, atol=rtol / 100, method=method)
+    rtol = TOLERANCES[solver]
+    run = flow(objective, weights, times=times, rtol=rtol, atol=rtol / 100, solver=solver)
     assert_error_is_right(run, truth)
 
 
-def test_implicit_flow_needs_few_gradients_where_explicit_ones_need_many():
+def test_collocation_needs_few_gradients_where_explicit_ones_need_many():
     """Stability alone costs an explicit method 2 T rho gradients."""
     objective, weights, _ = STIFF["condition 1e4, depth 3"]
     run = flow(objective, weights, times=[1.0, 1e2, 1e4, 2e5], estimate_error=False)
-    assert run.method == "implicit"
+    assert run.solver == "collocation"
     radius = np.abs(np.linalg.eigvalsh(objective.hessian(run.final))).max()
     assert 20 * run.gradient_evaluations < 2 * 2e5 * radius
 
 
-@pytest.mark.parametrize("method", ["explicit", "implicit"])
-def test_conserved_quantities_are_conserved(method):
+@pytest.mark.parametrize("solver", ACCURATE)
+def test_conserved_quantities_are_conserved(solver):
     """W_{j+1}^T W_{j+1} - W_j W_j^T is constant; the acceptance is a drift below 1e-9."""
     objective, weights, _ = STIFF["condition 1e3, depth 3"]
     times = [0.0, 1.0, 10.0, 100.0]
-    run = flow(objective, weights, times=times, rtol=1e-10, atol=1e-12, method=method)
+    run = flow(objective, weights, times=times, rtol=1e-10, atol=1e-12, solver=solver)
     for lower, upper in zip(run.weights[:-1], run.weights[1:], strict=True):
         imbalance = np.swapaxes(upper, 1, 2) @ upper - lower @ np.swapaxes(lower, 1, 2)
         assert np.abs(imbalance - imbalance[0]).max() < 1e-9
@@ -179,12 +182,12 @@ def test_conserved_quantities_are_conserved(method):
 # --- steady states -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_flow_stops_where_it_has_come_to_rest(method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_flow_stops_where_it_has_come_to_rest(solver):
     """The minimum is reached at rate 1 or faster: what is left is what `steady` says."""
     times = np.append(np.linspace(0.0, 30.0, 6), 1e3)
-    settings = {"rtol": 1e-8, "atol": 1e-10, "method": method}
-    if method == "chebyshev":
+    settings = {"rtol": 1e-8, "atol": 1e-10, "solver": solver}
+    if solver == Chebyshev():
         settings |= {"rtol": 1e-5, "atol": 1e-7}
     run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times, steady=1e-4, **settings)
     exact = one_output_weights(ONE_OUTPUT_START, [0.6, 0.0, 0.8], times)
@@ -199,23 +202,23 @@ def test_flow_stops_where_it_has_come_to_rest(method):
     assert run.gradient_evaluations < slower.gradient_evaluations
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_plateau_near_a_saddle_is_not_steady(method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_plateau_near_a_saddle_is_not_steady(solver):
     """The gradient at the start is below `steady`, but it grows."""
     weights = tuple(0.02 * array for array in ONE_OUTPUT_START)
     slope = ravel_pytree(ONE_OUTPUT.gradient(weights))[0]
     times = np.linspace(0.0, 600.0, 7)
-    run = flow(ONE_OUTPUT, weights, times=times, steady=1e-3, rtol=1e-5, method=method)
+    run = flow(ONE_OUTPUT, weights, times=times, steady=1e-3, rtol=1e-5, solver=solver)
     assert np.linalg.norm(slope) < 1e-3
     assert run.loss[1] == pytest.approx(0.5, rel=1e-3)  # still on the plateau
     assert run.loss[-1] < 1e-5  # and yet it went on to the minimum
     assert run.steady_at > 100
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_flow_that_simply_ends_has_not_come_to_rest(method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_flow_that_simply_ends_has_not_come_to_rest(solver):
     """No way is left at the end of any flow, here at a speed of about 0.2."""
-    settings = {"rtol": 1e-5, "atol": 1e-7, "method": method}
+    settings = {"rtol": 1e-5, "atol": 1e-7, "solver": solver}
     plain, watched = (
         flow(
             ONE_OUTPUT, ONE_OUTPUT_START, times=np.linspace(0.0, 1.0, 7), steady=length, **settings
@@ -233,7 +236,7 @@ def test_a_slow_direction_is_waited_for():
     x = np.sqrt(2) * np.diag([1.0, 1e-4])
     objective = tw.Objective(tw.LinearNetwork([2, 1]), tw.Regression(x, np.zeros(2)))
     weights = (jnp.array([[1e-3, 10.0]]),)
-    run = flow(objective, weights, times=[1e9], steady=1e-2, rtol=1e-6, method="implicit")
+    run = flow(objective, weights, times=[1e9], steady=1e-2, rtol=1e-6, solver=Collocation())
     assert np.abs(run.final[0]).max() < 0.02  # `steady`, and the tolerance
     assert run.steady_at > 1e8
 
@@ -253,7 +256,7 @@ def test_flow_records_the_start_and_201_times():
 
 
 def test_at_gives_the_same_motion_at_other_times():
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES + 0.5, method="explicit")
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES + 0.5, solver=Explicit())
     other = run.at(0.5 * TIMES + 0.5)
     for mine, theirs in zip(run.weights, other.weights, strict=True):
         np.testing.assert_allclose(theirs[::2], mine[:4], atol=1e-7)  # ten times the tolerance
@@ -267,18 +270,18 @@ def test_a_batch_is_its_members():
         jax.vmap(lambda key: initialisation.gaussian(ONE_OUTPUT.network, 0.5, key=key))
     )(keys)
     times = np.stack([TIMES, 0.5 * TIMES + 0.1])[:, None]
-    run = flow(ONE_OUTPUT, weights, times=times, method="explicit")
+    run = flow(ONE_OUTPUT, weights, times=times, solver=Explicit())
     assert run.loss.shape == (2, 1, 7)
     assert run.error.shape == (2, 1, 7)
     assert run.gradient_evaluations.shape == (2, 1)
     for i in range(2):
         start = tuple(array[i, 0] for array in weights)
-        alone = flow(ONE_OUTPUT, start, times=times[i, 0], method="explicit")
+        alone = flow(ONE_OUTPUT, start, times=times[i, 0], solver=Explicit())
         for mine, theirs in zip(run.weights, alone.weights, strict=True):
             np.testing.assert_array_equal(mine[i, 0], theirs)
-    shared = flow(ONE_OUTPUT, weights, times=TIMES, method="explicit")
+    shared = flow(ONE_OUTPUT, weights, times=TIMES, solver=Explicit())
     np.testing.assert_array_equal(shared.loss[0], run.loss[0])
-    single = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times[:, 0], method="explicit")
+    single = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=times[:, 0], solver=Explicit())
     assert single.weights[0].shape == (2, 7, 3, 3)
 
 
@@ -287,20 +290,23 @@ def test_time_zero_alone_is_the_start():
     np.testing.assert_array_equal(run.weights[0][0], ONE_OUTPUT_START[0])
 
 
-def test_auto_leaves_the_explicit_method_where_the_curvature_grows():
-    """Flat at the start, so that the explicit method is tried; far too sharp for it later."""
+def test_auto_leaves_explicit_steps_where_the_curvature_grows():
+    """Flat at the start, so that explicit steps are tried; far too sharp for it later."""
     x = 2 * np.diag([30.0, 3.0, 0.3, 0.1])
     network = STIFF["condition 1e3, depth 3"][0].network
     objective = tw.Objective(network, tw.Regression(x, x @ np.ones((4, 2))))
     weights = tuple(1e-3 * jnp.ones(shape) for shape in network.shapes)
     run = flow(objective, weights, times=[1.0, 10.0, 50.0, 100.0], rtol=1e-6)
-    assert run.method == "implicit"
+    assert run.solver == "collocation"
     assert run.hessian_evaluations > 0
     assert run.gradient_evaluations > 13 * 1000  # the attempt is counted
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_gradients_are_counted_exactly(method):
+FOREIGN = [diffrax.Tsit5(), diffrax.Heun()]  # with and without a stage that two steps share
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, *FOREIGN])
+def test_gradients_are_counted_exactly(solver):
     """Oracle: a network that counts its own evaluations from inside of the compiled loop."""
     count = 0
 
@@ -317,15 +323,15 @@ def test_gradients_are_counted_exactly(method):
     problem = tw.Regression(rng.normal(size=(8, 2)), rng.normal(size=8))
     weights = tuple(jnp.asarray(rng.normal(size=shape)) for shape in network.shapes)
     objective = tw.Objective(network, problem)
-    run = flow(objective, weights, times=[0.0, 9.0], rtol=1e-5, method=method, estimate_error=False)
+    run = flow(objective, weights, times=[0.0, 9.0], rtol=1e-5, solver=solver, estimate_error=False)
     jax.effects_barrier()
     # A Hessian evaluates the network once for all of its columns; the loss is recorded twice.
     work = run.gradient_evaluations + run.hvp_evaluations + run.hessian_evaluations
     assert count == int(work) + 2
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_nothing_is_compiled_twice(method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_nothing_is_compiled_twice(solver):
     """New starts, data, tolerances, horizons and output times of the same shapes reuse the code."""
     compiled = []
 
@@ -337,7 +343,7 @@ def test_nothing_is_compiled_twice(method):
         problem = tw.TargetMatrix(scale * np.array([0.6, 0.0, 0.8]))
         objective = tw.Objective(ONE_OUTPUT.network, problem)
         weights = tuple(scale * array for array in ONE_OUTPUT_START)
-        flow(objective, weights, times=times, rtol=rtol, atol=rtol / 10, method=method)
+        flow(objective, weights, times=times, rtol=rtol, atol=rtol / 10, solver=solver)
 
     run(1.0, 1e-4, TIMES)
     jax.monitoring.register_event_duration_secs_listener(listen)
@@ -349,7 +355,7 @@ def test_nothing_is_compiled_twice(method):
 
 
 def test_a_flow_is_a_pytree():
-    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, method="explicit")
+    run = flow(ONE_OUTPUT, ONE_OUTPUT_START, times=TIMES, solver=Explicit())
     doubled = eqx.tree_at(lambda r: r.loss, run, 2 * run.loss)
     assert doubled.loss[0] == 2 * run.loss[0]
 
@@ -396,7 +402,7 @@ def test_looking_for_rest_is_counted():
     objective = tw.Objective(tw.LinearNetwork([1, 1, 1]), tw.TargetMatrix([1.0]))
     start = (np.full((1, 1), 0.5), np.full((1, 1), 0.6))
     plain, watched = (
-        tw.flow(objective, start, time=1.0, method="explicit", steady=length)
+        tw.flow(objective, start, time=1.0, solver=Explicit(), steady=length)
         for length in (None, 1e-12)
     )
     assert plain.hvp_evaluations == 0
@@ -409,13 +415,13 @@ def test_dense_hessians_of_a_large_network_are_refused():
     objective = tw.Objective(tw.LinearNetwork([100, 100, 1]), tw.TargetMatrix(np.ones(100)))
     weights = tuple(jnp.zeros(shape) for shape in objective.network.shapes)
     with pytest.raises(tw.InputError, match="needs dense Hessians, of at most 6000 weights"):
-        flow(objective, weights, time=1.0, method="implicit")
+        flow(objective, weights, time=1.0, solver=Collocation())
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_flow_that_takes_too_long_says_what_to_do(method):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_flow_that_takes_too_long_says_what_to_do(solver):
     with pytest.raises(FlowError, match=r"followed to time .* of 50 only.*raise `max_steps` \(5\)"):
-        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=50 / 12 * TIMES, method=method, max_steps=5)
+        flow(ONE_OUTPUT, ONE_OUTPUT_START, times=50 / 12 * TIMES, solver=solver, max_steps=5)
 
 
 @pytest.mark.parametrize("seed", [6, 28])

@@ -30,6 +30,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import network as network
     from thalweg import objective as objective
     from thalweg import problem as problem
+    from thalweg import solvers as solvers
     from thalweg import storage as _storage
     from thalweg import theorems as theorems
     from thalweg import tubes as tubes
@@ -94,6 +95,7 @@ _LATER = {
     "prove": "tubes:prove",
     "sharpness": "curvature:sharpness",
     "smallest_eigenvalue": "curvature:smallest_eigenvalue",
+    "solvers": "solvers",
     "sweep": "sweeps:sweep",
     "theorems": "theorems",
     "tube": "tubes:tube",

@@ -110,7 +110,8 @@ def good() -> dict[str, Any]:
         "changes": {"network.depth": 2}, "before": Path(), "after": Path("x"), "first": "a-sweep",
         "second": "a-sweep", "out": "out", "kind": "gaussian", "start_radius": 0.1, "a": 0.5,
         "b": 0.5, "tolerance": 1e-6, "function": lambda weights: weights[0].sum(),
-        "folder": Path(), "text_or_none": None, "method": "auto", "loss": "cross_entropy",
+        "folder": Path(), "text_or_none": None, "method": "auto",
+        "solver": tw.solvers.Auto(), "loss": "cross_entropy",
     }  # fmt: skip
 
 

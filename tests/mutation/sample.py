@@ -42,7 +42,16 @@ from typing import Any
 
 from mutants import ROOT, applied, mutants_of
 
-PACKAGES = ("problem", "network", "objective", "dynamics", "curvature", "tubes", "theorems")
+PACKAGES = (
+    "problem",
+    "network",
+    "objective",
+    "solvers",
+    "dynamics",
+    "curvature",
+    "tubes",
+    "theorems",
+)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ def one_layer(x, y, scale, start, times):
     """The flow of a linear predictor, whose loss is convex, and the problem."""
     problem = tw.Regression(x, y, scale=scale)
     objective = tw.Objective(tw.LinearNetwork([x.shape[1], 1]), problem)
-    return tw.flow(objective, (start,), times=times, method="explicit"), problem
+    return tw.flow(objective, (start,), times=times, solver=tw.solvers.Explicit()), problem
 
 
 TIMES = np.linspace(0, 3, 7)

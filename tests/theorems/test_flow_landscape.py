@@ -48,7 +48,9 @@ def start(network, seed, radius):
 def flowing(network, weights, time, problem=PROBLEM):
     """A flow at always as many times, because every other number would compile anew."""
     objective, times = tw.Objective(network, problem), np.linspace(0, time, POINTS)
-    flow = tw.flow(objective, weights, times=times, rtol=1e-5, atol=1e-8, method="explicit")
+    flow = tw.flow(
+        objective, weights, times=times, rtol=1e-5, atol=1e-8, solver=tw.solvers.Explicit()
+    )
     return Case(objective, weights, flow=flow)
 
 

@@ -40,7 +40,7 @@ def one_layer(seed=0, decay=0.0):
 @pytest.fixture(scope="module")
 def flow():
     """The flow of an example: three layers, 36 weights."""
-    return tw.flow(OBJECTIVE, START, time=6.0, method="explicit")
+    return tw.flow(OBJECTIVE, START, time=6.0, solver=tw.solvers.Explicit())
 
 
 def answer(certificate, question):
@@ -91,7 +91,7 @@ def check_promises(theorem, objective, weights, time):
         weights,
         rate,
         time=time,
-        flow=tw.flow(objective, weights, time=time, method="explicit"),
+        flow=tw.flow(objective, weights, time=time, solver=tw.solvers.Explicit()),
     )
     found = theorem.check(case)
     assume(found.applies)  # where the curvature is large no radius allows the rate

@@ -198,7 +198,9 @@ def test_a_flow_that_was_followed_is_there_in_time():
     weights = tw.initialisation.aligned(NETWORK, 0.2, 0.1, target)
     promised = answers(FlowConverges().check(Case(objective, weights, target_loss=0.01)))
     late = 1.01 * float(promised[Question.TIME])
-    flow = tw.flow(objective, weights, times=[0.0, 0.5, 1.0, 2.0, late], method="explicit")
+    flow = tw.flow(
+        objective, weights, times=[0.0, 0.5, 1.0, 2.0, late], solver=tw.solvers.Explicit()
+    )
     case = Case(objective, weights, target_loss=0.01, flow=flow)
     certificate = FlowConverges().check(case)
     assert certificate.verdict is Verdict.CONFIRMED, certificate

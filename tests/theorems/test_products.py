@@ -266,7 +266,12 @@ def test_the_product_follows_its_own_flow():
     case = sine_case()
     times = np.array([0.0, 1.0])
     flow = tw.flow(
-        case.objective, case.weights, times=times, rtol=1e-10, atol=1e-12, method="explicit"
+        case.objective,
+        case.weights,
+        times=times,
+        rtol=1e-10,
+        atol=1e-12,
+        solver=tw.solvers.Explicit(),
     )
     certificate = EndToEndFlow().check(replace(case, flow=flow))
     assert certificate.verdict is Verdict.CONFIRMED, str(certificate)

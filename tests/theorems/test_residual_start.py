@@ -75,7 +75,9 @@ def threshold(part):
 
 
 def followed(objective, start, time=12.0, **law):
-    flow = tw.flow(objective, start, time=time, rtol=1e-11, atol=1e-14, method="explicit")
+    flow = tw.flow(
+        objective, start, time=time, rtol=1e-11, atol=1e-14, solver=tw.solvers.Explicit()
+    )
     return Case(objective, start, flow=flow, **law)
 
 

@@ -71,7 +71,9 @@ def depth_three():
     """The flow whose numbers are known; by time 600 it has come to rest."""
     objective, start = data_b(3, 1e-4)
     times = np.concatenate([[0.0, 1.0], np.geomspace(1.01, 600.0, 300)])
-    flow = tw.flow(objective, start, times=times, rtol=1e-11, atol=1e-14, method="explicit")
+    flow = tw.flow(
+        objective, start, times=times, rtol=1e-11, atol=1e-14, solver=tw.solvers.Explicit()
+    )
     return Case(objective, start, flow=flow)
 
 
@@ -80,7 +82,9 @@ def depth_ten():
     """The way out of the saddle, and the flow from there: ten layers of a ten-thousandth."""
     objective, start = data_b(10, (0.9 / 320) ** 2)
     way = escape(objective, start)
-    rest = tw.flow(objective, way.final, time=40.0, rtol=1e-11, atol=1e-14, method="explicit")
+    rest = tw.flow(
+        objective, way.final, time=40.0, rtol=1e-11, atol=1e-14, solver=tw.solvers.Explicit()
+    )
     return Case(objective, start, flow=way), Case(objective, start, flow=rest)
 
 
@@ -159,7 +163,7 @@ def test_how_near_the_layers_stay_to_a_chain():
     # At time 0, one layer of rank one before a zero layer: the spread is the imbalance.
     objective, _ = small_random_start(0, 1.0, 1.0)
     start = (jnp.outer(jnp.ones(3), jnp.array([0.1, 0.2])), jnp.zeros((1, 3)))
-    flow = tw.flow(objective, start, time=1e-6, method="explicit")
+    flow = tw.flow(objective, start, time=1e-6, solver=tw.solvers.Explicit())
     (spread,) = claims(LayersAlign().check(Case(objective, start, flow=flow)), "<= sum_k")
     assert spread.looseness == pytest.approx(1, abs=1e-5)  # what 1e-6 of time changes
 
@@ -245,7 +249,9 @@ def small_random_start(seed, fraction, scale):
 @given(st.integers(0, 2**31 - 1), st.floats(0.2, 0.99), st.floats(0.5, 2.0))
 def test_small_random_starts_confirm_every_statement(seed, fraction, scale):
     objective, start = small_random_start(seed, fraction, scale)
-    flow = tw.flow(objective, start, time=60.0, rtol=1e-10, atol=1e-13, method="explicit")
+    flow = tw.flow(
+        objective, start, time=60.0, rtol=1e-10, atol=1e-13, solver=tw.solvers.Explicit()
+    )
     case = Case(objective, start, flow=flow)
     for theorem in EVERYTHING:
         certificate = theorem.check(case)
@@ -318,7 +324,9 @@ def test_one_layer_on_white_data_attains_the_rate_and_the_sharpness():
     objective = tw.Objective(tw.LinearNetwork([2, 1]), tw.TargetMatrix([1.0, 2.0]))
     start = (jnp.array([[0.001, 0.002]]),)
     times = [0.0, 1.0, 2.0, 4.0, 20.0]
-    flow = tw.flow(objective, start, times=times, rtol=1e-11, atol=1e-14, method="explicit")
+    flow = tw.flow(
+        objective, start, times=times, rtol=1e-11, atol=1e-14, solver=tw.solvers.Explicit()
+    )
     case = Case(objective, start, flow=flow)
     rate = EventuallyLojasiewicz().check(case).conclusions[0]
     assert rate.looseness == pytest.approx(1, abs=1e-9)
@@ -393,7 +401,7 @@ def test_layers_need_not_align_towards_two_outputs():
     """Balanced layers grow to rank two, and only the assumption keeps the lemma true."""
     objective = tw.Objective(tw.LinearNetwork([2, 2, 2]), tw.TargetMatrix(np.eye(2)))
     start = (0.01 * jnp.eye(2), 0.01 * jnp.eye(2))
-    flow = tw.flow(objective, start, time=20.0, method="explicit")
+    flow = tw.flow(objective, start, time=20.0, solver=tw.solvers.Explicit())
     case = Case(objective, start, flow=flow)
     certificate = LayersAlign().check(case)
     assert certificate.verdict is Verdict.NOT_APPLICABLE

@@ -71,7 +71,7 @@ def stiff_flow() -> Comparison:
         ours=float(run.gradient_evaluations),
         plain=float(plain),
         bar=20,
-        note=f"{run.method}, and {int(run.hessian_evaluations)} Hessians; error {ours:.0e} "
+        note=f"{run.solver}, and {int(run.hessian_evaluations)} Hessians; error {ours:.0e} "
         f"against {theirs:.0e} of DOP853",
     )
 

@@ -6,8 +6,8 @@ from thalweg.dynamics.descent import nothing as nothing
 from thalweg.dynamics.escape import Escape as Escape
 from thalweg.dynamics.escape import escape as escape
 from thalweg.dynamics.flow import Flow as Flow
-from thalweg.dynamics.flow import FlowError as FlowError
 from thalweg.dynamics.flow import flow as flow
 from thalweg.dynamics.trajectory import AbstractTrajectory as AbstractTrajectory
 from thalweg.dynamics.trajectory import distance as distance
 from thalweg.dynamics.validated import ValidatedFlow as ValidatedFlow
+from thalweg.solvers import FlowError as FlowError

@@ -22,10 +22,10 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Scalar, Weights
-from thalweg.dynamics.adaptive import FlatObjective
 from thalweg.dynamics.flow import Flow
-from thalweg.dynamics.integration import FlowError
 from thalweg.objective import Objective
+from thalweg.solvers import Explicit, FlowError
+from thalweg.solvers.adaptive import FlatObjective
 
 _MAX_STEPS = 1024
 _EVALUATIONS_PER_STEP = 13
@@ -157,14 +157,15 @@ def _recorded(
         start=tuple(np.asarray(array) for array in start),
         rtol=rtol,
         atol=rtol * float(sizes[0]),
-        method="length",
+        solver="length",
         steady=None,
         steady_at=np.asarray(np.nan),
         gradient_evaluations=work[0],
         hvp_evaluations=np.asarray(0),
         hessian_evaluations=np.asarray(0),
         companion_evaluations=work[1],
-        _asked="auto",
+        records={},
+        _asked=Explicit(),
         _max_steps=_MAX_STEPS,
         lengths=lengths,
     )

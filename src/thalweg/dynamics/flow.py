@@ -1,33 +1,34 @@
 """The gradient flow theta' = -grad f(theta), integrated with a known error.
 
-Three methods take turns, because no one of them is cheap everywhere. With p weights, horizon T and
-largest curvature rho:
+How it is integrated is the solver's affair (`thalweg.solvers`); no one of them is cheap everywhere.
+With p weights, horizon T and largest curvature rho:
 
-    explicit     order 8, about 2 T rho gradients or more; cheapest while T rho is small
-    implicit     order 9, a few thousand gradients for any T rho, and some Hessians of O(p^3)
-    chebyshev    order 2, of the order of sqrt(T rho) gradients; any p, for moderate accuracy
+    Explicit       order 8, about 2 T rho gradients or more; cheapest while T rho is small
+    Collocation    order 9, a few thousand gradients for any T rho, and some Hessians of O(p^3)
+    Chebyshev      order 2, of the order of sqrt(T rho) gradients; any p, for moderate accuracy
 
 The error of a flow is measured, not trusted: a companion runs with a tenth of the tolerances, and
 the distance between the two is the error of the first, up to the companion's own, which is several
 times smaller.
 
 Where an activation has a kink, grad f jumps as a pre-activation crosses zero. A step across the
-jump is of order 1 whatever the method; the error estimate sees it and the steps shrink until it is
+jump is of order 1 whatever the solver; the error estimate sees it and the steps shrink until it is
 passed, so that the tolerances hold at the price of some short steps. But the flow may also be
 pushed towards the jump from both sides, and then slides along it. There every step is of order 1:
 their number grows like 1 / rtol, and only small accuracies are affordable.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, Literal, TypeVar, overload
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Real
 from threadpoolctl import ThreadpoolController
 from typing_extensions import override
 
@@ -35,11 +36,11 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, as_array, finite_weights, require_count, require_finite
 from thalweg._sizes import require_memory
 from thalweg._typing import ManyWeights, Weights
-from thalweg.dynamics.integration import FlowError as FlowError
-from thalweg.dynamics.integration import Integrated, Method, Task, solve
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
-from thalweg.objective import DENSE_LIMIT, Objective
+from thalweg.objective import Objective
+from thalweg.solvers import AbstractSolver, Auto, Solution, Task, Validated
+from thalweg.solvers.choosing import as_solver
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -64,14 +65,16 @@ class Flow(AbstractTrajectory):
         start: the weights at time 0.
         rtol: the relative tolerance of each step.
         atol: the absolute tolerance of each step.
-        method: what integrated it, never "auto"; a batch may have needed two, joined by "+".
+        solver: what integrated it, never "auto"; a batch may have needed two, joined by "+".
         steady: the length below which what is left of the way was left out, or None.
         steady_at: the time from which on the weights are constant; NaN where they never are.
-        gradient_evaluations: how many gradients it took, in rejected steps too.
+        gradient_evaluations: how many gradients it took, in rejected steps too; NaN where the
+            solver cannot count them, as diffrax's implicit ones.
         hvp_evaluations: how many products of the Hessian with a vector; each costs about two
             gradients.
         hessian_evaluations: how many dense Hessians.
         companion_evaluations: how many gradients the companion took on top of that.
+        records: what else the solver knows of each run, by name.
     """
 
     objective: Objective
@@ -82,25 +85,26 @@ class Flow(AbstractTrajectory):
     start: Recorded
     rtol: float
     atol: float
-    method: str = eqx.field(static=True)
+    solver: str = eqx.field(static=True)
     steady: float | None
     steady_at: Float[np.ndarray, "*batch"]
-    gradient_evaluations: Int[np.ndarray, "*batch"]
-    hvp_evaluations: Int[np.ndarray, "*batch"]
-    hessian_evaluations: Int[np.ndarray, "*batch"]
-    companion_evaluations: Int[np.ndarray, "*batch"]
-    _asked: Method = eqx.field(static=True)
+    gradient_evaluations: Real[np.ndarray, "*batch"]
+    hvp_evaluations: Real[np.ndarray, "*batch"]
+    hessian_evaluations: Real[np.ndarray, "*batch"]
+    companion_evaluations: Real[np.ndarray, "*batch"]
+    records: Mapping[str, np.ndarray]
+    _asked: AbstractSolver
     _max_steps: int = eqx.field(static=True)
 
     @override
     def at(self, times: Any) -> "Flow":
         return flow(
             self.objective,
-            tuple(jnp.asarray(array) for array in self.start),
+            jax.tree.map(jnp.asarray, self.start),
             times=times,
             rtol=self.rtol,
             atol=self.atol,
-            method=self._asked,
+            solver=self._asked,
             steady=self.steady,
             estimate_error=not bool(np.all(np.isnan(self.error))),
             max_steps=self._max_steps,
@@ -116,7 +120,7 @@ def flow(
     *,
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    method: Method = "auto",
+    solver: Any = Auto(),
     steady: float | None = None,
     estimate_error: bool = True,
     max_steps: int = 100_000,
@@ -135,6 +139,17 @@ def flow(
 ) -> ValidatedFlow: ...
 
 
+@overload
+def flow(
+    objective: Objective,
+    weights: ManyWeights,
+    time: float | None = None,
+    times: Any = None,
+    *,
+    solver: Validated,
+) -> ValidatedFlow: ...
+
+
 @checked
 def flow(
     objective: Objective,
@@ -144,7 +159,7 @@ def flow(
     *,
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    method: Method = "auto",
+    solver: Any = Auto(),
     steady: float | None = None,
     estimate_error: bool = True,
     max_steps: int = 100_000,
@@ -164,22 +179,23 @@ def flow(
             with times of its own.
         rtol: the relative tolerance of each step, at least 1e-12.
         atol: the absolute tolerance of each step.
-        method: "explicit", "implicit" (up to some hundred weights), "chebyshev", or "auto".
+        solver: how it is integrated: an object of `tw.solvers`, or any adaptive solver of diffrax.
         steady: stop where the flow slows down and, linearised, moves by less than this length in
             all of the time that is left; the weights stay what they are from there on.
         estimate_error: whether to run the companion, which costs more than the flow itself.
         max_steps: give up after so many steps.
         validate: prove how far the exact flow is, instead of estimating it; for one start of a
-            linear network. Tolerances and method are then the proof's own.
+            linear network. The same as `solver=tw.solvers.Validated()`: tolerances and steps are
+            the proof's own.
 
     Raises:
         FlowError: if the last time could not be reached.
         InputError: if an argument makes no sense.
     """
-    if validate:
-        return _validated(objective, weights, _output_times(time, times))
+    way = Validated() if validate else as_solver(solver)
+    if isinstance(way, Validated):
+        return _validated(way, objective, weights, _output_times(time, times))
     tolerances = _tolerances(rtol, atol)
-    _require_method(method, objective)
     if steady is not None:
         steady = _positive("steady", steady)
     starts, moments = _batched(objective, weights, _output_times(time, times))
@@ -192,10 +208,10 @@ def flow(
     numbers = (jnp.asarray(tolerances[0]), jnp.asarray(tolerances[1]))
     length = None if steady is None else jnp.asarray(steady)
 
-    def one(index: tuple[int, ...]) -> Integrated:
-        start = tuple(jnp.asarray(array[index]) for array in starts)
-        task = Task(objective, start, jnp.asarray(moments[index]), *numbers, length)
-        return solve(task, method, limit, estimate_error)
+    def one(index: tuple[int, ...]) -> Solution:
+        start = jax.tree.map(lambda array: jnp.asarray(array[index]), starts)
+        moment = jnp.asarray(moments[index])
+        return way.solve(Task(objective, start, moment, *numbers, length, limit, estimate_error))
 
     batch = moments.shape[:-1]
     # LAPACK's own threads wait for each other when the cores are busy: eigendecompositions of some
@@ -212,13 +228,16 @@ def flow(
         rtol=tolerances[0],
         atol=tolerances[1],
         steady=steady,
-        _asked=method,
+        _asked=way,
         _max_steps=limit,
     )
 
 
 def _validated(
-    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+    solver: Validated,
+    objective: Objective,
+    weights: Weights,
+    times: Float[np.ndarray, "*batch times"],
 ) -> ValidatedFlow:
     starts, moments = _batched(objective, weights, times)
     if moments.ndim > 1:
@@ -227,28 +246,27 @@ def _validated(
             "at a time."
         )
     with _blas().limit(limits=1, user_api="blas"):
-        return validated_flow(objective, starts, moments)
+        return validated_flow(solver, objective, starts, moments)
 
 
-def _assemble(found: list[Integrated], batch: tuple[int, ...], **known: Any) -> Flow:
+def _assemble(found: list[Solution], batch: tuple[int, ...], **known: Any) -> Flow:
     """The single runs as one batch."""
 
-    def stacked(values: list[Any]) -> np.ndarray:
+    def stacked(*values: Any) -> np.ndarray:
         array = np.stack([np.asarray(value) for value in values])
         return array.reshape(batch + array.shape[1:])
 
     return Flow(
-        weights=tuple(
-            stacked(list(layers)) for layers in zip(*(run.weights for run in found), strict=True)
-        ),
-        loss=stacked([run.loss for run in found]),
-        error=stacked([run.error for run in found]),
-        method="+".join(sorted({run.method for run in found})),
-        steady_at=stacked([run.steady_at for run in found]),
-        gradient_evaluations=stacked([run.gradients for run in found]),
-        hvp_evaluations=stacked([run.products for run in found]),
-        hessian_evaluations=stacked([run.hessians for run in found]),
-        companion_evaluations=stacked([run.companion_gradients for run in found]),
+        weights=jax.tree.map(stacked, *(run.weights for run in found)),
+        loss=stacked(*(run.loss for run in found)),
+        error=stacked(*(run.error for run in found)),
+        solver="+".join(sorted({run.solver for run in found})),
+        steady_at=stacked(*(run.steady_at for run in found)),
+        gradient_evaluations=stacked(*(run.work.gradients for run in found)),
+        hvp_evaluations=stacked(*(run.work.products for run in found)),
+        hessian_evaluations=stacked(*(run.work.hessians for run in found)),
+        companion_evaluations=stacked(*(run.companion_work.gradients for run in found)),
+        records=jax.tree.map(stacked, *(dict(run.records) for run in found)),
         **known,
     )
 
@@ -321,14 +339,3 @@ def _positive(name: str, value: float) -> float:
     if not 0 < value < np.inf:
         raise InputError(f"`{name}` must be one positive, finite number, got {value}.")
     return float(value)
-
-
-def _require_method(method: str, objective: Objective) -> None:
-    if method not in get_args(Method):
-        raise InputError(f"`method` must be one of {', '.join(get_args(Method))}, got '{method}'.")
-    size = objective.network.size
-    if method == "implicit" and size > DENSE_LIMIT:
-        raise InputError(
-            f"`method` 'implicit' needs dense Hessians, of at most {DENSE_LIMIT} weights, but this "
-            f"network has {size}; use 'chebyshev'."
-        )

@@ -14,7 +14,8 @@ from typing_extensions import override
 from thalweg._typing import Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
 from thalweg.objective import Objective
-from thalweg.validated import Curve, setting_of, validated_curve
+from thalweg.solvers import Validated
+from thalweg.validated import Curve
 
 
 class ValidatedFlow(AbstractTrajectory):
@@ -51,7 +52,7 @@ class ValidatedFlow(AbstractTrajectory):
         return self.radius
 
     @property
-    def method(self) -> str:
+    def solver(self) -> str:
         """By what the curve was made."""
         return "validated"
 
@@ -64,16 +65,18 @@ class ValidatedFlow(AbstractTrajectory):
         """The same curve at other times; of any shape, as runs of several learning rates have."""
         moments = np.atleast_1d(np.asarray(times, float))
         if moments.max() > self.curve.end:
-            return validated_flow(self.objective, self.start, moments)
+            return validated_flow(Validated(), self.objective, self.start, moments)
         return _recorded(self.objective, self.curve, moments)
 
 
 def validated_flow(
-    objective: Objective, weights: Weights, times: Float[np.ndarray, "*batch times"]
+    solver: Validated,
+    objective: Objective,
+    weights: Weights,
+    times: Float[np.ndarray, "*batch times"],
 ) -> ValidatedFlow:
     """The flow from these weights at these times, proven."""
-    start = tuple(np.asarray(array, float) for array in weights)
-    curve = validated_curve(setting_of(objective), start, float(times.max()))
+    curve = solver.curve(objective, weights, float(times.max()))
     return _recorded(objective, curve, times)
 
 

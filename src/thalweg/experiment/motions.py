@@ -15,6 +15,7 @@ from thalweg.dynamics import AbstractTrajectory, Descent, Flow, FlowError, desce
 from thalweg.experiment.pieces import Arrays
 from thalweg.experiment.settings import FlowSettings, Training
 from thalweg.objective import Objective
+from thalweg.solvers.choosing import SOLVERS
 
 Times = Float[np.ndarray, " times"]
 
@@ -65,12 +66,12 @@ def flow_arrays(
             times=_together([run.times for run in runs]),
             rtol=settings.rtol,
             atol=settings.atol,
-            method=settings.method,
+            solver=SOLVERS[settings.solver](),
             max_steps=_MOST_STEPS,
         )
     except FlowError as error:
         return {"reason": np.asarray(str(error))}
-    named = {name: np.asarray(getattr(exact, name)) for name in (*_OF_A_FLOW, "method")}
+    named = {name: np.asarray(getattr(exact, name)) for name in (*_OF_A_FLOW, "solver")}
     return named | _numbered("weights", exact.weights)
 
 
@@ -86,9 +87,10 @@ def flow_from(
         start=tuple(np.asarray(array) for array in weights),
         rtol=settings.rtol,
         atol=settings.atol,
-        method=str(arrays["method"]),
+        solver=str(arrays["solver"]),
         steady=None,
-        _asked=settings.method,
+        records={},
+        _asked=SOLVERS[settings.solver](),
         _max_steps=_MOST_STEPS,
         **{name: arrays[name] for name in _OF_A_FLOW},
     )

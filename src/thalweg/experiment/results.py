@@ -171,7 +171,7 @@ def _of_the_flow(exact: Flow | None) -> dict[str, Any]:
     if exact is None:
         return {}
     return {
-        "flow_method": exact.method,
+        "flow_solver": exact.solver,
         "flow_gradient_evaluations": int(exact.gradient_evaluations),
     }
 

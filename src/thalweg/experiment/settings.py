@@ -326,8 +326,8 @@ class FlowSettings(Settings):
     """relative tolerance"""
     atol: Positive = 1e-10
     """absolute tolerance"""
-    method: Literal["auto", "explicit", "implicit", "chebyshev"] = "auto"
-    """how it is integrated; auto chooses by stiffness and size"""
+    solver: Literal["auto", "explicit", "collocation", "chebyshev"] = "auto"
+    """how it is integrated; auto chooses by stiffness, size and smoothness"""
     tube: Literal["auto", "exact", "norms", "off"] = "auto"
     """prove the distance from descent to flow: by exact eigenvalues, by norms, or not at all"""
 

@@ -25,6 +25,7 @@ from thalweg.figures import PALETTE, STYLE, plain_log_ticks
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
+from thalweg.solvers import Collocation
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 
@@ -95,7 +96,9 @@ and 2/eta.
 
     def _at_scale(self, objective: Objective, scale: float) -> xr.Dataset:
         starts = [_past_the_plateau(objective, scale, seed) for seed in range(self.seeds)]
-        ends = [flow(objective, start, time=self.time, method="implicit").final for start in starts]
+        ends = [
+            flow(objective, start, time=self.time, solver=Collocation()).final for start in starts
+        ]
         batch = tuple(np.stack(layers) for layers in zip(*starts, strict=True))
         found = [_sharpness_of(objective, tuple(map(np.stack, zip(*ends, strict=True))))]
         excess = []

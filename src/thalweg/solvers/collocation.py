@@ -28,7 +28,7 @@ accurate to O(h^6), as the estimate is; at the end of a step the order is 9.
 """
 
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,17 +38,14 @@ import scipy
 from jaxtyping import Array, Bool, Float, Int
 from typing_extensions import override
 
+from thalweg._checks import InputError
 from thalweg._typing import Scalar
-from thalweg.dynamics.adaptive import (
-    AbstractMethod,
-    FlatObjective,
-    Trial,
-    Work,
-    error_size,
-)
-from thalweg.dynamics.steady import phi_one, way_in_basis
+from thalweg.objective import DENSE_LIMIT
+from thalweg.solvers.adaptive import AbstractAdaptiveSolver, FlatObjective, Followed, Goal, Vector
+from thalweg.solvers.base import Work
+from thalweg.solvers.steady import phi_one, way_in_basis
+from thalweg.solvers.stepping import AbstractStepper, Trial, error_size, integrate
 
-Vector = Float[Array, " size"]
 Stages = Float[Array, "stages size"]
 
 STAGES = 5
@@ -95,6 +92,25 @@ def radau_tableau(stages: int) -> Tableau:
     )
 
 
+class Collocation(AbstractAdaptiveSolver):
+    """Implicit steps of order 9 with the exact Hessian, for small networks on long horizons.
+
+    A few thousand gradients for any horizon and curvature, and some tens of dense Hessians.
+    """
+
+    compiles_limit: ClassVar[bool] = False
+
+    @override
+    def integrate(self, objective: FlatObjective, start: Vector, goal: Goal) -> Followed:
+        if start.size > DENSE_LIMIT:
+            raise InputError(
+                f"`solver` Collocation needs dense Hessians, of at most {DENSE_LIMIT} weights, but "
+                f"there are {start.size}; use tw.solvers.Chebyshev()."
+            )
+        stepper = CollocationStepper(objective=objective, rtol=goal.rtol, atol=goal.atol)
+        return integrate(stepper, start, goal)
+
+
 class Known(eqx.Module):
     """What is known at a point: F, a Hessian (perhaps of an earlier point), and the last step."""
 
@@ -122,8 +138,8 @@ class _Newton(eqx.Module):
     failed: Bool[Array, ""]
 
 
-class Collocation(AbstractMethod):
-    """Implicit steps with the exact Hessian, for small networks on long horizons."""
+class CollocationStepper(AbstractStepper):
+    """Collocation at the points of one step after the other."""
 
     objective: FlatObjective
     rtol: Scalar

@@ -21,6 +21,8 @@ direction that the last one ended in.
     parabolic PDEs", J. Comput. Appl. Math. 88, 1998.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,10 +30,10 @@ from jaxtyping import Array, Bool, Float, Int
 from typing_extensions import override
 
 from thalweg._typing import Scalar
-from thalweg.dynamics.adaptive import AbstractMethod, FlatObjective, Trial, Work
-from thalweg.dynamics.steady import way_from_products
-
-Vector = Float[Array, " size"]
+from thalweg.solvers.adaptive import AbstractAdaptiveSolver, FlatObjective, Followed, Goal, Vector
+from thalweg.solvers.base import Work
+from thalweg.solvers.steady import way_from_products
+from thalweg.solvers.stepping import AbstractStepper, Trial, integrate
 
 _DAMPING = 2 / 13
 _STABILITY = (
@@ -42,6 +44,19 @@ _CLOSE = 0.05  # power iterations stop when the curvature changes by less than t
 _FIRST_ITERATIONS = 50
 _ITERATIONS = 10
 _AGE = 5  # steps for which a curvature is used
+
+
+class Chebyshev(AbstractAdaptiveSolver):
+    """Stabilised explicit steps of order 2, for networks of any size and moderate accuracy.
+
+    With horizon T and largest curvature rho, of the order of sqrt(T rho) gradients per step.
+    """
+
+    compiles_limit: ClassVar[bool] = False
+
+    @override
+    def integrate(self, objective: FlatObjective, start: Vector, goal: Goal) -> Followed:
+        return integrate(ChebyshevStepper(objective=objective, rtol=goal.rtol), start, goal)
 
 
 class Known(eqx.Module):
@@ -69,8 +84,8 @@ class _Stage(eqx.Module):
     scale: Float[Array, "2"]
 
 
-class Chebyshev(AbstractMethod):
-    """Stabilised explicit steps of order 2, for networks of any size."""
+class ChebyshevStepper(AbstractStepper):
+    """One stabilised step after the other."""
 
     objective: FlatObjective
     rtol: Scalar

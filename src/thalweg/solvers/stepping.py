@@ -12,63 +12,21 @@ output time, so that a thousand of them cost next to nothing.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from thalweg._typing import Scalar, Weights
-from thalweg.objective import Objective
+from thalweg._typing import Scalar
+from thalweg.solvers.adaptive import Count, Followed, Goal, Vector
+from thalweg.solvers.base import Work
 
-Vector = Float[Array, " size"]
-Count = Int[Array, ""]
 Local = Any
 """What a method knows at a point: a pytree of its own."""
 
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
-
-
-class FlatObjective(eqx.Module):
-    """An objective as a function of one long vector: layers in turn, each row by row."""
-
-    objective: Objective
-    unravel: Callable[[Vector], Weights] = eqx.field(static=True)
-
-    def gradient(self, point: Vector) -> Vector:
-        """The gradient."""
-        return flat(self.objective.gradient(self.unravel(point)))
-
-    def hvp(self, point: Vector, direction: Vector) -> Vector:
-        """The Hessian, applied to a direction."""
-        return flat(self.objective.hvp(self.unravel(point), self.unravel(direction)))
-
-    def hessian(self, point: Vector) -> Float[Array, "size size"]:
-        """The dense Hessian."""
-        return self.objective.hessian(self.unravel(point))
-
-
-def flat(weights: Weights) -> Vector:
-    """The weights as one vector."""
-    return jnp.concatenate([array.ravel() for array in weights])
-
-
-class Work(eqx.Module):
-    """How often the objective's derivatives were evaluated."""
-
-    gradients: Count
-    products: Count
-    hessians: Count
-
-    @classmethod
-    def of(cls, gradients: Any = 0, products: Any = 0, hessians: Any = 0) -> "Work":
-        """The counts as arrays."""
-        return cls(*(jnp.asarray(count, int) for count in (gradients, products, hessians)))
-
-    def __add__(self, other: "Work") -> "Work":
-        return jax.tree.map(jnp.add, self, other)
 
 
 class Trial(eqx.Module):
@@ -85,7 +43,7 @@ class Trial(eqx.Module):
     grow: Scalar
 
 
-class AbstractMethod(eqx.Module):
+class AbstractStepper(eqx.Module):
     """A one-step method; `order` is that of its error estimate, which is O(step^(order + 1))."""
 
     order: eqx.AbstractVar[int]
@@ -128,16 +86,6 @@ class AbstractMethod(eqx.Module):
         """
 
 
-class Solution(eqx.Module):
-    """The motion at the output times, what it cost, and how it ended."""
-
-    points: Float[Array, "times size"]
-    work: Work
-    accepted: Count
-    reached: Scalar
-    steady_at: Scalar
-
-
 class _State(eqx.Module):
     time: Scalar
     point: Vector
@@ -152,32 +100,21 @@ class _State(eqx.Module):
     steady_at: Scalar
 
 
-def integrate(
-    method: AbstractMethod,
-    start: Vector,
-    times: Float[Array, " times"],
-    rtol: Scalar,
-    atol: Scalar,
-    steady: Scalar | None,
-    max_steps: Count,
-) -> Solution:
+def integrate(stepper: AbstractStepper, start: Vector, goal: Goal) -> Followed:
     """Follow the flow from time 0 to the last of the times; NaN where it did not arrive."""
-    end = times[-1]
 
     def advance(state: _State) -> _State:
-        return _advance(method, state, times, rtol, atol, steady)
+        return _advance(stepper, state, goal)
 
     def unfinished(state: _State) -> Bool[Array, ""]:
         # A step that no longer changes the time (or is NaN) would be repeated for ever.
         moves = state.step > 4 * jnp.finfo(state.time.dtype).eps * state.time
-        more = (state.time < end) & (state.tried < max_steps) & jnp.isnan(state.steady_at)
+        more = (state.time < goal.end) & (state.tried < goal.max_steps) & jnp.isnan(state.steady_at)
         return more & moves
 
-    state = jax.lax.while_loop(
-        unfinished, advance, _begin(method, start, times, rtol, atol, steady)
-    )
-    rest = (jnp.arange(times.size) >= state.written) & ~jnp.isnan(state.steady_at)
-    return Solution(
+    state = jax.lax.while_loop(unfinished, advance, _begin(stepper, start, goal))
+    rest = (jnp.arange(goal.times.size) >= state.written) & ~jnp.isnan(state.steady_at)
+    return Followed(
         points=jnp.where(rest[:, None], state.point, state.points),
         work=state.work,
         accepted=state.accepted,
@@ -186,28 +123,20 @@ def integrate(
     )
 
 
-def _advance(
-    method: AbstractMethod,
-    state: _State,
-    times: Float[Array, " times"],
-    rtol: Scalar,
-    atol: Scalar,
-    steady: Scalar | None,
-) -> _State:
+def _advance(stepper: AbstractStepper, state: _State, goal: Goal) -> _State:
     """One attempt: the state after it, moved or not."""
-    end = times[-1]
-    remaining = end - state.time
-    step = jnp.minimum(jnp.minimum(state.step, method.longest(state.local)), remaining)
-    trial, work = method.attempt(state.local, state.point, step)
-    size = error_size(trial.error, state.point, trial.point, rtol, atol)
+    remaining = goal.end - state.time
+    step = jnp.minimum(jnp.minimum(state.step, stepper.longest(state.local)), remaining)
+    trial, work = stepper.attempt(state.local, state.point, step)
+    size = error_size(trial.error, state.point, trial.point, goal.rtol, goal.atol)
     accept = size <= 1  # False for NaN
-    time = jnp.where(step >= remaining, end, state.time + step)
-    points, written = _write(method, state, trial, step, times, jnp.where(accept, time, -1.0))
+    time = jnp.where(step >= remaining, goal.end, state.time + step)
+    points, written = _write(stepper, state, trial, step, goal.times, jnp.where(accept, time, -1.0))
     state = eqx.tree_at(
         lambda s: (s.step, s.points, s.written, s.work, s.tried, s.rejected_last),
         state,
         (
-            step * _growth(size, trial, method.order, state.rejected_last),
+            step * _growth(size, trial, stepper.order, state.rejected_last),
             points,
             written,
             state.work + work,
@@ -217,8 +146,8 @@ def _advance(
     )
     return jax.lax.cond(
         accept,
-        lambda: _moved(method, state, trial, time, end, steady),
-        lambda: _stayed(method, state, trial),
+        lambda: _moved(stepper, state, trial, time, goal),
+        lambda: _stayed(stepper, state, trial),
     )
 
 
@@ -238,15 +167,9 @@ def first_step(field: Vector, point: Vector, rtol: Scalar, atol: Scalar, end: Sc
     return jnp.where(speed * end > 0.01 * length, 0.01 * length / speed, end)
 
 
-def _begin(
-    method: AbstractMethod,
-    start: Vector,
-    times: Float[Array, " times"],
-    rtol: Scalar,
-    atol: Scalar,
-    steady: Scalar | None,
-) -> _State:
-    local, work = method.linearise(start)
+def _begin(stepper: AbstractStepper, start: Vector, goal: Goal) -> _State:
+    times = goal.times
+    local, work = stepper.linearise(start)
     points = (
         jnp.full((times.size, start.size), jnp.nan, start.dtype)
         .at[0]
@@ -257,7 +180,7 @@ def _begin(
         time=zero,
         point=start,
         local=local,
-        step=first_step(method.field(local), start, rtol, atol, times[-1]),
+        step=first_step(stepper.field(local), start, goal.rtol, goal.atol, goal.end),
         points=points,
         written=(times[0] == 0).astype(int),
         work=work,
@@ -266,39 +189,32 @@ def _begin(
         rejected_last=jnp.asarray(False),
         steady_at=jnp.full_like(zero, jnp.nan),
     )
-    return _stopped_if_steady(method, state, times[-1], steady)
+    return _stopped_if_steady(stepper, state, goal)
 
 
 def _moved(
-    method: AbstractMethod,
-    state: _State,
-    trial: Trial,
-    time: Scalar,
-    end: Scalar,
-    steady: Scalar | None,
+    stepper: AbstractStepper, state: _State, trial: Trial, time: Scalar, goal: Goal
 ) -> _State:
-    local, work = method.relinearise(state.local, trial)
+    local, work = stepper.relinearise(state.local, trial)
     state = eqx.tree_at(
         lambda s: (s.time, s.point, s.local, s.work, s.accepted),
         state,
         (time, trial.point, local, state.work + work, state.accepted + 1),
     )
-    return _stopped_if_steady(method, state, end, steady)
+    return _stopped_if_steady(stepper, state, goal)
 
 
-def _stayed(method: AbstractMethod, state: _State, trial: Trial) -> _State:
-    local, work = method.reconsider(state.local, state.point, trial)
+def _stayed(stepper: AbstractStepper, state: _State, trial: Trial) -> _State:
+    local, work = stepper.reconsider(state.local, state.point, trial)
     return eqx.tree_at(lambda s: (s.local, s.work), state, (local, state.work + work))
 
 
-def _stopped_if_steady(
-    method: AbstractMethod, state: _State, end: Scalar, steady: Scalar | None
-) -> _State:
-    if steady is None:
+def _stopped_if_steady(stepper: AbstractStepper, state: _State, goal: Goal) -> _State:
+    if goal.steady is None:
         return state
-    way, work = method.way(state.local, state.point, end - state.time, steady)
+    way, work = stepper.way(state.local, state.point, goal.end - state.time, goal.steady)
     # At the end nothing is left to go, which says nothing of rest.
-    rests = (way < steady) & (state.time < end)
+    rests = (way < goal.steady) & (state.time < goal.end)
     steady_at = jnp.where(rests, state.time, state.steady_at)
     return eqx.tree_at(lambda s: (s.steady_at, s.work), state, (steady_at, state.work + work))
 
@@ -311,7 +227,7 @@ def _growth(size: Scalar, trial: Trial, order: int, rejected_last: Bool[Array, "
 
 
 def _write(
-    method: AbstractMethod,
+    stepper: AbstractStepper,
     state: _State,
     trial: Trial,
     step: Scalar,
@@ -327,7 +243,7 @@ def _write(
     def write(carry: tuple[Array, Count]) -> tuple[Array, Count]:
         points, index = carry
         fraction = (times[index] - state.time) / step
-        between = method.between(state.local, state.point, trial, jnp.minimum(fraction, 1.0))
+        between = stepper.between(state.local, state.point, trial, jnp.minimum(fraction, 1.0))
         point = jnp.where(times[index] == until, trial.point, between)
         return points.at[index].set(point), index + 1
 

@@ -1,0 +1,78 @@
+"""The solver that chooses: by how stiff the flow is, and by what the objective declares.
+
+Which solver is cheapest depends on T rho (the horizon times the largest curvature), on the number
+of weights p, and on the tolerance, and rho is only known along the way: a start near a saddle is
+flat. So the explicit one is tried first with a limit on its steps, unless the start is already too
+sharp for it, and a stiff one follows where it gave up. Where the objective has kinks that is the
+Chebyshev solver, whose steps are the cheapest: sliding along a kink takes many short ones.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Int
+from typing_extensions import override
+
+from thalweg._typing import Scalar, Weights
+from thalweg.objective import Objective
+from thalweg.solvers.adaptive import FlatObjective
+from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
+from thalweg.solvers.chebyshev import Chebyshev, largest_curvature
+from thalweg.solvers.collocation import Collocation
+from thalweg.solvers.explicit import Explicit
+
+# Estimated from measured costs, not swept. The explicit solver is bound by stability: about 2 T rho
+# gradients. Collocation takes 1,000 to 4,000 gradients and tens of Hessians whatever T rho is,
+# so it is ahead from T rho of some thousands on; an eigendecomposition takes 5, 20 and 150 ms for
+# 200, 400 and 800 weights. The Chebyshev solver takes about sqrt(2 T rho steps) gradients, in as
+# many steps as its order 2 demands, some rtol^(-1/3): it is ahead from T rho of about rtol^(-1/3)
+# on, but it is less accurate at the same tolerance, hence the factor.
+_COLLOCATION_SIZE = 600
+_COLLOCATION_REACH = 3000.0
+_CHEBYSHEV_REACH = 10.0
+_EXPLICIT_STEPS = 1000  # some 5,000 in T rho; more shows that the curvature grew on the way
+
+
+class Auto(AbstractSolver):
+    """Explicit steps while they are cheap, then those of a stiff solver.
+
+    That is collocation for small smooth objectives, and Chebyshev for large ones and for kinks.
+    """
+
+    @override
+    def solve(self, task: Task) -> Solution:
+        stiff, limit = _stiff_solver(task)
+        curvature, products = _curvature(task.objective, task.start)
+        spent = Work.of(products=products)
+        if float(task.times[-1] * curvature) <= limit:
+            few = min(task.max_steps, _EXPLICIT_STEPS)
+            try:
+                found = Explicit().solve(eqx.tree_at(lambda each: each.max_steps, task, few))
+            except FlowError as unfinished:
+                spent = spent + unfinished.work
+            else:
+                return _with_work(found, spent)
+        return _with_work(stiff.solve(task), spent)
+
+
+def _stiff_solver(task: Task) -> tuple[AbstractSolver, float]:
+    """What follows a stiff flow, and from which T rho on it is ahead of explicit steps."""
+    size = sum(array.size for array in jax.tree.leaves(task.start))
+    if size <= _COLLOCATION_SIZE and task.objective.network.smooth:
+        return Collocation(), _COLLOCATION_REACH
+    return Chebyshev(), _CHEBYSHEV_REACH * float(task.rtol) ** (-1 / 3)
+
+
+def _with_work(found: Solution, spent: Work) -> Solution:
+    return eqx.tree_at(lambda run: run.work, found, found.work + spent)
+
+
+@eqx.filter_jit
+def _curvature(objective: Objective, weights: Weights) -> tuple[Scalar, Int[Array, ""]]:
+    """The largest |curvature| at the start, and the products with the Hessian that it took."""
+    point, unravel = ravel_pytree(weights)
+    flattened = FlatObjective(objective, unravel)
+    direction = flattened.gradient(point) + 1e-3 * jnp.ones_like(point)
+    curvature, _, products = largest_curvature(flattened, point, direction, 20)
+    return curvature, products
