@@ -73,5 +73,5 @@ def test_error_is_right_along_kinks(solver):
 
 def test_sliding_along_a_kink_is_named_when_it_takes_too_long():
     objective, weights = kinked_case()
-    with pytest.raises(FlowError, match=r"only, by chebyshev steps.*The activation has a kink"):
+    with pytest.raises(FlowError, match=r"only, by chebyshev steps.*The objective has kinks"):
         flow(objective, weights, times=[1.0, 2.0, 4.0], max_steps=500, solver=Chebyshev())

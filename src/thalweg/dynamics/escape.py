@@ -21,9 +21,9 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_positive
-from thalweg._typing import Scalar, Weights
+from thalweg._typing import AnyWeights, Scalar
 from thalweg.dynamics.flow import Flow
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective
 from thalweg.solvers import Explicit, FlowError
 from thalweg.solvers.adaptive import FlatObjective
 
@@ -47,7 +47,11 @@ class Escape(Flow):
 
 @checked
 def escape(
-    objective: Objective, weights: Weights, *, gradient: float = 1e-2, rtol: float = 1e-11
+    objective: AbstractObjective,
+    weights: AnyWeights,
+    *,
+    gradient: float = 1e-2,
+    rtol: float = 1e-11,
 ) -> Escape:
     """Follow the curve of the flow until the gradient has grown to this norm.
 
@@ -92,7 +96,11 @@ def escape(
 
 @eqx.filter_jit
 def _follow(
-    objective: Objective, weights: Weights, rtol: Scalar, gradient: Scalar, length: Scalar
+    objective: AbstractObjective,
+    weights: AnyWeights,
+    rtol: Scalar,
+    gradient: Scalar,
+    length: Scalar,
 ) -> tuple[Any, Scalar]:
     """Weights and time as one vector; time in units of 1 / |grad f(start)|, which is returned."""
     import diffrax  # takes a third of a second to load
@@ -127,8 +135,8 @@ def _follow(
 
 @eqx.filter_jit
 def _compared(
-    objective: Objective, weights: Weights, run: Any, companion: Any
-) -> tuple[Weights, Float[Array, " steps"], Float[Array, " steps"]]:
+    objective: AbstractObjective, weights: AnyWeights, run: Any, companion: Any
+) -> tuple[AnyWeights, Float[Array, " steps"], Float[Array, " steps"]]:
     """The weights at all steps, their loss, and how far the companion is at the same length."""
     _, unravel = ravel_pytree(weights)
     reached = jnp.where(jnp.isfinite(run.ts), run.ts, 0.0)
@@ -140,7 +148,12 @@ def _compared(
 
 
 def _recorded(
-    objective: Objective, start: Weights, run: Any, companion: Any, unit: float, rtol: float
+    objective: AbstractObjective,
+    start: AnyWeights,
+    run: Any,
+    companion: Any,
+    unit: float,
+    rtol: float,
 ) -> Escape:
     count = int(run.stats["num_accepted_steps"]) + 1
     compared = _compared(objective, start, run, companion)
@@ -154,7 +167,7 @@ def _recorded(
         weights=weights,
         loss=loss,
         error=np.maximum(distance, np.finfo(float).eps * np.sqrt(count) * sizes),
-        start=tuple(np.asarray(array) for array in start),
+        start=jax.tree.map(np.asarray, start),
         rtol=rtol,
         atol=rtol * float(sizes[0]),
         solver="length",

@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from math import prod
 from typing import Any, Literal, TypeVar, overload
 
 import equinox as eqx
@@ -35,10 +36,10 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_array, finite_weights, require_count, require_finite
 from thalweg._sizes import require_memory
-from thalweg._typing import ManyWeights, Weights
-from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
+from thalweg._typing import AnyWeights, ManyAnyWeights
+from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective
 from thalweg.solvers import AbstractSolver, Auto, Solution, Task, Validated
 from thalweg.solvers.choosing import as_solver
 
@@ -58,7 +59,7 @@ class Flow(AbstractTrajectory):
     Attributes:
         objective: what is descended.
         times: when; time 0 is the start.
-        weights: the weights at those times.
+        weights: the weights at those times, in the structure that the objective takes.
         loss: f at those times.
         error: the Euclidean distance in weight space to the exact flow, estimated; NaN if it was
             not asked for. From `steady_at` on it includes the way that was left out.
@@ -77,12 +78,12 @@ class Flow(AbstractTrajectory):
         records: what else the solver knows of each run, by name.
     """
 
-    objective: Objective
+    objective: AbstractObjective
     times: Float[np.ndarray, "*batch times"]
-    weights: Recorded
+    weights: AnyWeights
     loss: Float[np.ndarray, "*batch times"]
     error: Float[np.ndarray, "*batch times"]
-    start: Recorded
+    start: AnyWeights
     rtol: float
     atol: float
     solver: str = eqx.field(static=True)
@@ -113,8 +114,30 @@ class Flow(AbstractTrajectory):
 
 @overload
 def flow(
-    objective: Objective,
-    weights: ManyWeights,
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
+    time: float | None = None,
+    times: Any = None,
+    *,
+    validate: Literal[True],
+) -> ValidatedFlow: ...
+
+
+@overload
+def flow(
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
+    time: float | None = None,
+    times: Any = None,
+    *,
+    solver: Validated,
+) -> ValidatedFlow: ...
+
+
+@overload
+def flow(
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
     time: float | None = None,
     times: Any = None,
     *,
@@ -128,32 +151,10 @@ def flow(
 ) -> Flow: ...
 
 
-@overload
-def flow(
-    objective: Objective,
-    weights: ManyWeights,
-    time: float | None = None,
-    times: Any = None,
-    *,
-    validate: Literal[True],
-) -> ValidatedFlow: ...
-
-
-@overload
-def flow(
-    objective: Objective,
-    weights: ManyWeights,
-    time: float | None = None,
-    times: Any = None,
-    *,
-    solver: Validated,
-) -> ValidatedFlow: ...
-
-
 @checked
 def flow(
-    objective: Objective,
-    weights: ManyWeights,
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
     time: float | None = None,
     times: Any = None,
     *,
@@ -173,7 +174,8 @@ def flow(
 
     Args:
         objective: what is descended.
-        weights: the start; leading batch axes, alike in all arrays, mean that many flows.
+        weights: the start, a pytree that the objective takes; leading batch axes, alike in all
+            arrays, mean that many flows, where the objective declares its `shapes`.
         time: the horizon; 201 evenly spaced times are recorded.
         times: or the times to record, increasing and not negative; (*batch, times) for a batch
             with times of its own.
@@ -200,9 +202,11 @@ def flow(
         steady = _positive("steady", steady)
     starts, moments = _batched(objective, weights, _output_times(time, times))
     limit = require_count("max_steps", max_steps)
+    batch = moments.shape[:-1]
+    size = sum(prod(array.shape[len(batch) :]) for array in jax.tree.leaves(starts))
     require_memory(
-        f"A flow of {objective.network.size} weights at {moments.size} times",
-        2 * objective.network.size * moments.size,
+        f"A flow of {size} weights at {moments.size} times",
+        2 * size * moments.size,
         "give fewer `times`",
     )
     numbers = (jnp.asarray(tolerances[0]), jnp.asarray(tolerances[1]))
@@ -213,7 +217,6 @@ def flow(
         moment = jnp.asarray(moments[index])
         return way.solve(Task(objective, start, moment, *numbers, length, limit, estimate_error))
 
-    batch = moments.shape[:-1]
     # LAPACK's own threads wait for each other when the cores are busy: eigendecompositions of some
     # hundred rows were seen to take a hundred times as long.
     with _blas().limit(limits=1, user_api="blas"):
@@ -235,8 +238,8 @@ def flow(
 
 def _validated(
     solver: Validated,
-    objective: Objective,
-    weights: Weights,
+    objective: AbstractObjective,
+    weights: AnyWeights,
     times: Float[np.ndarray, "*batch times"],
 ) -> ValidatedFlow:
     starts, moments = _batched(objective, weights, times)
@@ -266,9 +269,18 @@ def _assemble(found: list[Solution], batch: tuple[int, ...], **known: Any) -> Fl
         hvp_evaluations=stacked(*(run.work.products for run in found)),
         hessian_evaluations=stacked(*(run.work.hessians for run in found)),
         companion_evaluations=stacked(*(run.companion_work.gradients for run in found)),
-        records=jax.tree.map(stacked, *(dict(run.records) for run in found)),
+        records={name: stacked(*values) for name, values in _records(found).items()},
         **known,
     )
+
+
+def _records(found: list[Solution]) -> dict[str, list[Any]]:
+    """What the solvers recorded, by name; NaN for runs whose solver knows no such thing."""
+    known = {name: value for run in found for name, value in run.records.items()}
+    return {
+        name: [run.records.get(name, np.full(np.shape(value), np.nan)) for run in found]
+        for name, value in known.items()
+    }
 
 
 @cache
@@ -284,12 +296,13 @@ def _map_in_threads(function: Callable[[_Item], _Result], items: list[_Item]) ->
 
 
 def _batched(
-    objective: Objective, weights: Weights, times: Float[np.ndarray, "*given times"]
-) -> tuple[Recorded, Float[np.ndarray, "*batch times"]]:
+    objective: AbstractObjective, weights: AnyWeights, times: Float[np.ndarray, "*given times"]
+) -> tuple[AnyWeights, Float[np.ndarray, "*batch times"]]:
     """The starts and times, each with the batch axes of both."""
-    arrays = finite_weights(weights)
-    objective.network.check(arrays)
-    shapes = objective.network.shapes
+    arrays, structure = jax.tree.flatten(finite_weights(weights))
+    shapes = [array.shape for array in arrays]  # those of one start, where nothing is declared
+    if objective.shapes is not None:
+        shapes = structure.flatten_up_to(objective.shapes)
     batches = {a.shape[: a.ndim - len(s)] for a, s in zip(arrays, shapes, strict=True)}
     if len(batches) > 1:
         raise InputError(
@@ -302,10 +315,11 @@ def _batched(
             f"`times` must have the batch axes of the weights, {batches.pop()}, or none, got shape "
             f"{times.shape}."
         ) from error
-    starts = tuple(
-        np.broadcast_to(np.asarray(a), batch + s) for a, s in zip(arrays, shapes, strict=True)
-    )
-    return starts, np.broadcast_to(times, batch + times.shape[-1:])
+    starts = [
+        np.broadcast_to(np.asarray(array), (*batch, *shape))
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    return structure.unflatten(starts), np.broadcast_to(times, batch + times.shape[-1:])
 
 
 def _output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:

@@ -1,14 +1,15 @@
 """What a motion leaves behind: times, weights and loss, with one clock for descent and flow.
 
 Descent with learning rate eta is at time t = eta * step; the flow's time is t itself. Runs may be
-batched: `times` and `loss` then have the axes (*batch, times), and each array of `weights` has
-(*batch, times, *layer).
+batched: `times` and `loss` then have the axes (*batch, times), and each array of `weights`, which
+is the pytree that the objective takes, has (*batch, times, *layer).
 """
 
 from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
@@ -16,7 +17,8 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._shown import shown
-from thalweg.objective import Objective
+from thalweg._typing import AnyWeights
+from thalweg.objective import AbstractObjective
 
 Recorded = tuple[Float[np.ndarray, "..."], ...]
 
@@ -25,9 +27,9 @@ Recorded = tuple[Float[np.ndarray, "..."], ...]
 class AbstractTrajectory(eqx.Module):
     """A recorded motion of the weights of one objective."""
 
-    objective: eqx.AbstractVar[Objective]
+    objective: eqx.AbstractVar[AbstractObjective]
     times: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
-    weights: eqx.AbstractVar[Recorded]
+    weights: eqx.AbstractVar[AnyWeights]
     loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
 
     @abstractmethod
@@ -39,10 +41,19 @@ class AbstractTrajectory(eqx.Module):
         return None
 
     @property
-    def final(self) -> Recorded:
+    def final(self) -> AnyWeights:
         """The last recorded weights, ready to start another motion from."""
         axis = self.times.ndim - 1
-        return tuple(np.take(array, -1, axis=axis) for array in self.weights)
+        return jax.tree.map(lambda array: np.take(array, -1, axis=axis), self.weights)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the weights were recorded, and not what `observe` made of them."""
+        return bool(jax.tree.leaves(self.weights))
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the arrays at one point, as they are recorded."""
+        return tuple(array.shape[self.times.ndim :] for array in jax.tree.leaves(self.weights))
 
 
 class Distance(np.ndarray):
@@ -75,20 +86,21 @@ def distance(
         An array (`Distance`); `.lower` and `.upper` enclose the distance to the exact flow where
         the second is a validated flow, and are None where not.
     """
-    if run.objective.network.shapes != other.objective.network.shapes:
+    if run.has_weights and other.has_weights and run.shapes() != other.shapes():
         raise InputError(
             "`distance` needs two runs of one network: their weights have shapes "
-            f"{run.objective.network.shapes} and {other.objective.network.shapes}."
+            f"{run.shapes()} and {other.shapes()}."
         )
     if run.times.shape != other.times.shape or not np.array_equal(run.times, other.times):
         other = other.at(run.times)
-    if not (run.weights and other.weights):
+    if not (run.has_weights and other.has_weights):
         raise InputError(
             "`distance` needs the weights of both runs, but one kept only what `observe` returned; "
             "descend without `observe`."
         )
     squares = np.zeros(run.times.shape)
-    for mine, theirs in zip(run.weights, other.weights, strict=True):
+    arrays = (jax.tree.leaves(each.weights) for each in (run, other))
+    for mine, theirs in zip(*arrays, strict=True):
         layer = tuple(range(run.times.ndim, mine.ndim))
         squares = squares + np.sum((mine - theirs) ** 2, axis=layer)
     found = np.sqrt(squares).view(Distance)

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg._typing import Weights
+from thalweg._typing import AnyWeights
 from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.solvers import Validated
 from thalweg.validated import Curve
 
@@ -71,12 +71,13 @@ class ValidatedFlow(AbstractTrajectory):
 
 def validated_flow(
     solver: Validated,
-    objective: Objective,
-    weights: Weights,
+    objective: AbstractObjective,
+    weights: AnyWeights,
     times: Float[np.ndarray, "*batch times"],
 ) -> ValidatedFlow:
     """The flow from these weights at these times, proven."""
     curve = solver.curve(objective, weights, float(times.max()))
+    assert isinstance(objective, Objective)  # nothing else is proven
     return _recorded(objective, curve, times)
 
 

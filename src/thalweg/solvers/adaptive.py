@@ -9,12 +9,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 from typing_extensions import override
 
-from thalweg._typing import Scalar, Weights
-from thalweg.objective import Objective
+from thalweg._typing import AnyWeights, Scalar
+from thalweg.objective import AbstractObjective
 from thalweg.solvers.base import AbstractSolver, Solution, Task, Work
 
 Vector = Float[Array, " size"]
@@ -26,8 +27,8 @@ _COMPANION = 0.1  # the companion's tolerances, as a part of the asked ones
 class FlatObjective(eqx.Module):
     """An objective as a function of one long vector: the arrays in turn, each row by row."""
 
-    objective: Objective
-    unravel: Callable[[Vector], Weights] = eqx.field(static=True)
+    objective: AbstractObjective
+    unravel: Callable[[Vector], AnyWeights] = eqx.field(static=True)
 
     def gradient(self, point: Vector) -> Vector:
         """The gradient."""
@@ -92,7 +93,7 @@ class AbstractAdaptiveSolver(AbstractSolver):
         return run.compared_with(self._follow(tighter), task)
 
     def _follow(self, task: Task) -> Solution:
-        limit = task.max_steps if self.compiles_limit else jax.numpy.asarray(task.max_steps)
+        limit = task.max_steps if self.compiles_limit else jnp.asarray(task.max_steps)
         goal = Goal(task.times, task.rtol, task.atol, task.steady, limit)
         followed, weights = _integrate(self, task.objective, task.start, goal)
         return Solution.of(
@@ -108,8 +109,8 @@ class AbstractAdaptiveSolver(AbstractSolver):
 
 @eqx.filter_jit
 def _integrate(
-    solver: AbstractAdaptiveSolver, objective: Objective, weights: Weights, goal: Goal
-) -> tuple[Followed, Weights]:
+    solver: AbstractAdaptiveSolver, objective: AbstractObjective, weights: AnyWeights, goal: Goal
+) -> tuple[Followed, AnyWeights]:
     start, unravel = ravel_pytree(weights)
     followed = solver.integrate(FlatObjective(objective, unravel), start, goal)
     return followed, jax.vmap(unravel)(followed.points)

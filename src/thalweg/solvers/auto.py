@@ -14,8 +14,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int
 from typing_extensions import override
 
-from thalweg._typing import Scalar, Weights
-from thalweg.objective import Objective
+from thalweg._typing import AnyWeights, Scalar
+from thalweg.objective import AbstractObjective
 from thalweg.solvers.adaptive import FlatObjective
 from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.chebyshev import Chebyshev, largest_curvature
@@ -59,7 +59,7 @@ class Auto(AbstractSolver):
 def _stiff_solver(task: Task) -> tuple[AbstractSolver, float]:
     """What follows a stiff flow, and from which T rho on it is ahead of explicit steps."""
     size = sum(array.size for array in jax.tree.leaves(task.start))
-    if size <= _COLLOCATION_SIZE and task.objective.network.smooth:
+    if size <= _COLLOCATION_SIZE and task.objective.smooth:
         return Collocation(), _COLLOCATION_REACH
     return Chebyshev(), _CHEBYSHEV_REACH * float(task.rtol) ** (-1 / 3)
 
@@ -69,7 +69,7 @@ def _with_work(found: Solution, spent: Work) -> Solution:
 
 
 @eqx.filter_jit
-def _curvature(objective: Objective, weights: Weights) -> tuple[Scalar, Int[Array, ""]]:
+def _curvature(objective: AbstractObjective, weights: AnyWeights) -> tuple[Scalar, Int[Array, ""]]:
     """The largest |curvature| at the start, and the products with the Hessian that it took."""
     point, unravel = ravel_pytree(weights)
     flattened = FlatObjective(objective, unravel)

@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thalweg._typing import Scalar, Weights
-from thalweg.objective import Objective
+from thalweg._typing import AnyWeights, Scalar
+from thalweg.objective import AbstractObjective
 
 
 class Work(eqx.Module):
@@ -74,8 +74,8 @@ class Task(eqx.Module):
         estimate_error: whether the error is wanted.
     """
 
-    objective: Objective
-    start: Weights
+    objective: AbstractObjective
+    start: AnyWeights
     times: Float[Array, " times"]
     rtol: Scalar
     atol: Scalar
@@ -99,7 +99,7 @@ class Solution(eqx.Module):
         records: what else the solver knows of the run, by name: numbers, or an array over times.
     """
 
-    weights: Any
+    weights: AnyWeights
     loss: Float[np.ndarray, " times"]
     error: Float[np.ndarray, " times"]
     solver: str
@@ -113,7 +113,7 @@ class Solution(eqx.Module):
     def of(
         cls,
         task: Task,
-        weights: Any,
+        weights: AnyWeights,
         *,
         solver: str,
         work: Work,
@@ -191,11 +191,11 @@ class AbstractSolver(eqx.Module):
 
 
 @eqx.filter_jit
-def _loss_along(objective: Objective, weights: Any) -> Float[Array, " times"]:
+def _loss_along(objective: AbstractObjective, weights: AnyWeights) -> Float[Array, " times"]:
     return jax.lax.map(objective, jax.tree.map(jnp.asarray, weights))
 
 
-def _as_rows(weights: Any) -> Float[np.ndarray, "times size"]:
+def _as_rows(weights: AnyWeights) -> Float[np.ndarray, "times size"]:
     arrays = [np.asarray(array) for array in jax.tree.leaves(weights)]
     return np.concatenate([array.reshape(array.shape[0], -1) for array in arrays], axis=1)
 
@@ -207,9 +207,9 @@ def _did_not_arrive(task: Task, solver: str, reached: float) -> str:
         "the tolerances, choose another `solver`, or stop earlier if the weights run off to "
         "infinity."
     )
-    if not task.objective.network.smooth:
+    if not task.objective.smooth:
         message += (
-            " The activation has a kink: where the flow slides along it, the number of steps grows "
+            " The objective has kinks: where the flow slides along one, the number of steps grows "
             "like 1 / rtol, and rtol=1e-3 or 1e-4 with solver=tw.solvers.Chebyshev() is what can "
             "be had."
         )

@@ -79,10 +79,11 @@ def _gradients(solver: diffrax.AbstractSolver, tried: Any) -> Array:
     the next one, only the very first step has to compute it. How often implicit methods correct
     their stages, diffrax does not say.
     """
-    if not isinstance(solver, diffrax.AbstractERK):
+    tableau = solver.tableau if isinstance(solver, diffrax.AbstractERK) else None
+    if not isinstance(tableau, diffrax.ButcherTableau):
         return jnp.asarray(jnp.nan)
-    shared = bool(solver.tableau.fsal)
-    return jnp.asarray(1 + shared + (solver.tableau.num_stages - shared) * tried, int)
+    shared = bool(tableau.fsal)
+    return jnp.asarray(1 + shared + (tableau.num_stages - shared) * tried, int)
 
 
 def _first_step(objective: FlatObjective, start: Vector, goal: Goal, order: Any) -> Scalar:

@@ -3,8 +3,9 @@
 import equinox as eqx
 import numpy as np
 
-from thalweg._typing import Weights
-from thalweg.objective import Objective
+from thalweg._checks import InputError, described
+from thalweg._typing import AnyWeights
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.validated import Curve, setting_of, validated_curve
 
 
@@ -15,7 +16,12 @@ class Validated(eqx.Module):
     reason it is no `AbstractSolver`, whose error is an estimate within given tolerances.
     """
 
-    def curve(self, objective: Objective, start: Weights, end: float) -> Curve:
+    def curve(self, objective: AbstractObjective, start: AnyWeights, end: float) -> Curve:
         """The curve from these weights to this time, with its proof."""
+        if not isinstance(objective, Objective):
+            raise InputError(
+                "A flow can be validated for linear networks, got "
+                f"{described(objective)}; leave `validate` out for an estimate of its error."
+            )
         arrays = tuple(np.asarray(array, float) for array in start)
         return validated_curve(setting_of(objective), arrays, end)
