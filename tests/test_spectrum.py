@@ -14,8 +14,9 @@ from thalweg import adversarial, initialisation
 from thalweg._checks import InputError
 from thalweg.curvature import SpectrumObserver, dense_spectrum, extreme_eigenvalues, spectrum_along
 from thalweg.curvature import path as along_runs
-from thalweg.curvature.davidson import extreme_pairs
-from thalweg.curvature.lanczos import ends_of, project
+from thalweg.krylov.extremes import extreme_pairs
+from thalweg.krylov.lanes import tridiagonal
+from thalweg.krylov.ritz import ends_of
 from thalweg.network import Convolution, Dense, SharedNetwork
 
 
@@ -228,7 +229,7 @@ def lanczos_ends(matrices, start):
     def product(vectors):
         return (jnp.sum(matrices * vectors[0][None], axis=1),)
 
-    return ends_of(project(product, (start,), jnp.asarray(64), 64))
+    return ends_of(tridiagonal(product, (start,), jnp.asarray(64), 64))
 
 
 @given(st.sampled_from(AWKWARD), st.integers(0, 10**6))

@@ -22,11 +22,9 @@ from thalweg._arguments import checked
 from thalweg._checks import finite_weights, require_count, require_positive
 from thalweg._shown import shown
 from thalweg._typing import Weights
-from thalweg.curvature.davidson import Product
 from thalweg.curvature.spectrum import hessian_product
+from thalweg.krylov.space import Product, Space
 from thalweg.objective import Objective
-
-_EXHAUSTED = 1e-12  # of the largest entry: what is left of the vector is rounding
 
 
 @shown
@@ -71,30 +69,19 @@ def spectral_density(
     steps = min(steps, size)
     nodes, shares, matvecs = np.zeros((probes, steps)), np.zeros((probes, steps)), 0
     for probe in range(probes):
-        start = random.standard_normal(size)
-        projection = _projection(hessian_product(objective, point), start, steps)
-        taken = projection.shape[0]
-        values, vectors = np.linalg.eigh(projection)
-        nodes[probe, :taken], shares[probe, :taken] = values, vectors[0] ** 2 / probes
-        matvecs += taken
+        space = _krylov_space(
+            hessian_product(objective, point), random.standard_normal(size), steps
+        )
+        nodes[probe, : space.used] = space.values
+        shares[probe, : space.used] = space.coordinates[0] ** 2 / probes
+        matvecs += space.products
     return SpectralDensity(nodes, shares, matvecs)
 
 
-def _projection(
-    product: Product, start: Float[np.ndarray, " size"], steps: int
-) -> Float[np.ndarray, "taken taken"]:
-    """The tridiagonal projection after so many steps, or fewer where the space is exhausted."""
-    basis = np.empty((steps, start.size))
-    basis[0] = start / np.linalg.norm(start)
-    matrix = np.zeros((steps, steps))
-    for index in range(steps):
-        image = product(basis[index])
-        matrix[index, index] = basis[index] @ image
-        for _ in range(2):  # twice is enough
-            image = image - (basis[: index + 1] @ image) @ basis[: index + 1]
-        rest = float(np.linalg.norm(image))
-        if index + 1 == steps or rest <= _EXHAUSTED * np.abs(matrix).max():
-            return matrix[: index + 1, : index + 1]
-        basis[index + 1] = image / rest
-        matrix[index, index + 1] = matrix[index + 1, index] = rest
-    return matrix
+def _krylov_space(product: Product, start: Float[np.ndarray, " size"], steps: int) -> Space:
+    """The Krylov space of a start after so many steps, or fewer where it is exhausted."""
+    space = Space(product, start.size, steps)
+    space.extend(start)
+    while space.used < steps and space.extend_by_image():
+        pass
+    return space

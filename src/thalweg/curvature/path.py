@@ -22,8 +22,9 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
 from thalweg._shown import shown
 from thalweg._typing import ManyWeights, Run, Weights
-from thalweg.curvature.lanczos import Ends, ends_in_lanes
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
+from thalweg.krylov.lanes import tridiagonal
+from thalweg.krylov.ritz import Ends, ends_of
 from thalweg.objective import Objective
 
 _LANES = 96
@@ -106,7 +107,7 @@ class SpectrumObserver(eqx.Module):
 
         def again(carry: tuple[Array, Ends]) -> tuple[Array, Ends]:
             steps = 2 * carry[0]
-            return steps, ends_in_lanes(self.objective, weights, start, steps, _MOST_OBSERVED)
+            return steps, _ends_in_lanes(self.objective, weights, start, steps, _MOST_OBSERVED)
 
         zeros = jnp.zeros(weights[0].shape[-1], weights[0].dtype)
         unknown = Ends(zeros, zeros + jnp.inf, zeros, zeros + jnp.inf)
@@ -176,8 +177,18 @@ def _compiled(
     objective: Objective, points: Weights, steps: Int[Array, ""], room: int
 ) -> Float[Array, "four lanes"]:
     lanes = tuple(jnp.moveaxis(array, 0, -1) for array in points)
-    ends = ends_in_lanes(objective, lanes, _random_like(lanes), steps, room)
+    ends = _ends_in_lanes(objective, lanes, _random_like(lanes), steps, room)
     return jnp.stack([ends.smallest, ends.smallest_error, ends.largest, ends.largest_error])
+
+
+def _ends_in_lanes(
+    objective: Objective, weights: Weights, start: Weights, steps: Int[Array, ""], room: int
+) -> Ends:
+    """Both ends of the spectrum at weights in lanes, after `steps` Lanczos steps from `start`."""
+    _, product = jax.linearize(
+        lambda point: objective.value_and_gradient_in_lanes(point)[1], weights
+    )
+    return ends_of(tridiagonal(product, start, steps, room))
 
 
 def _random_like(lanes: Weights) -> tuple[Array, ...]:

@@ -21,8 +21,9 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, finite_weights, require_count, require_positive
 from thalweg._shown import shown
 from thalweg._typing import Weights
-from thalweg.curvature.davidson import Pairs, Product, extreme_pairs
 from thalweg.curvature.forms import linear_hessian
+from thalweg.krylov.extremes import Pairs, extreme_pairs
+from thalweg.krylov.space import Product
 from thalweg.objective import DENSE_LIMIT, Objective
 
 DENSE_SIZE = 700

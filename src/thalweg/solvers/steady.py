@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from thalweg._typing import Scalar
+from thalweg.krylov.lanes import tridiagonal
 
 Vector = Float[Array, " size"]
 
@@ -66,24 +67,8 @@ def way_from_products(
 def _krylov_way(first: Vector, product: Callable[[Vector], Vector], remaining: Scalar) -> Scalar:
     """|r phi_1(-r T) e_1| with the projection T of H onto the Krylov space of a unit vector."""
     size = min(KRYLOV, first.size)
-    basis = jnp.zeros((size + 1, first.size), first.dtype).at[0].set(first)
-    projection = jnp.zeros((size + 1, size), first.dtype)
-
-    def extend(index: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        basis, projection = carry
-        image = product(basis[index])
-        scale = jnp.linalg.norm(image)
-        coordinates = basis @ image
-        image = image - coordinates @ basis
-        again = basis @ image  # orthogonal to the last digit only after a second time
-        image = image - again @ basis
-        left = jnp.linalg.norm(image)
-        # What is left of an exhausted space is rounding, which must not become a direction.
-        left = jnp.where(left > 1e-12 * scale, left, 0.0)
-        basis = basis.at[index + 1].set(image * jnp.where(left > 0, 1 / left, 0.0))
-        column = (coordinates + again).at[index + 1].set(left)
-        return basis, projection.at[:, index].set(column)
-
-    _, projection = jax.lax.fori_loop(0, size, extend, (basis, projection))
-    values, vectors = jnp.linalg.eigh(projection[:size])
+    projection = tridiagonal(
+        lambda lane: product(lane[:, 0])[:, None], first[:, None], jnp.asarray(size), size
+    )
+    values, vectors = jnp.linalg.eigh(projection.dense())
     return jnp.linalg.norm(remaining * phi_one(-remaining * values) * vectors[0])

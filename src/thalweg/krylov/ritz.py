@@ -1,42 +1,25 @@
-"""Both ends of the Hessian's spectrum for many small networks at once.
+"""Both ends of tridiagonal projections, many side by side, each with an error.
 
-Networks lie side by side along the last axis (lanes) and take the same number m of Lanczos steps,
-
-    beta_{j+1} v_{j+1} = H v_j - alpha_j v_j - beta_j v_{j-1},
-
-each from a random start. The extreme eigenvalues theta of the tridiagonal matrix T of the alphas
-and betas approach those of H from inside, and for each there is an eigenvalue of H within
+The extreme eigenvalues theta of the projection T of an operator A after m Lanczos steps approach
+those of A from inside, and for each there is an eigenvalue of A within
 
     residual = beta_{m+1} |s_m|,    s the unit eigenvector of T that belongs to theta.
 
 A residual proves that an eigenvalue is near, not that it is the last one; so an error is several
 times the residual, and several times what the last quarter of the steps still changed.
-
-Without re-orthogonalisation the v_j lose their orthogonality once an end has converged. That makes
-copies of values that are already there, none outside of the spectrum, and leaves the residual true
-to rounding [paige1980]; so nothing has to be stored, and the cost is that of m Hessian products.
-
-[paige1980] C. C. Paige, "Accuracy and effectiveness of the Lanczos algorithm for the symmetric
-    eigenproblem", Linear Algebra and its Applications 34, 1980.
 """
-
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from thalweg._typing import Weights
-from thalweg.objective import Objective
+from thalweg.krylov.lanes import Lanes, Tridiagonal
 
-Lanes = Float[Array, " lanes"]
-Rows = Float[Array, "rows lanes"]
 CaseLanes = Float[Array, "cases lanes"]
 
 _BISECTIONS = 40  # halve the width of the spectrum to 1e-12 of it
 _CAUTION = 4.0  # residuals per error, see above
-_EXHAUSTED = 1e-13  # a beta below this part of the spectrum's width is rounding
 
 
 class Ends(eqx.Module):
@@ -46,61 +29,6 @@ class Ends(eqx.Module):
     smallest_error: Lanes
     largest: Lanes
     largest_error: Lanes
-
-
-class Tridiagonal(eqx.Module):
-    """Projections after `steps` steps, in arrays with room for more.
-
-    Row j holds alpha_j and the beta that follows it; the last beta belongs to the residual.
-    """
-
-    alphas: Rows
-    betas: Rows
-    steps: Int[Array, ""]
-
-
-def ends_in_lanes(
-    objective: Objective, weights: Weights, start: Weights, steps: Int[Array, ""], room: int
-) -> Ends:
-    """Both ends of the spectrum at weights in lanes, after `steps` Lanczos steps from `start`.
-
-    The number of steps is traced, up to `room`, so that one compilation serves all.
-    """
-    _, product = jax.linearize(
-        lambda point: objective.value_and_gradient_in_lanes(point)[1], weights
-    )
-    return ends_of(project(product, start, steps, room))
-
-
-def project(
-    product: Callable[[Weights], Weights], start: Weights, steps: Int[Array, ""], room: int
-) -> Tridiagonal:
-    """Lanczos's projection of a symmetric operator on arrays with lanes last."""
-    norm = jnp.sqrt(_dot(start, start))
-    first = tuple(array / norm for array in start)
-    nothing = tuple(jnp.zeros_like(array) for array in first)
-    rows = jnp.zeros((room, norm.shape[0]), norm.dtype)
-
-    def step(index: Array, carry: tuple) -> tuple:
-        before, here, beta, width, alphas, betas = carry
-        image = product(here)
-        alpha = _dot(image, here)
-        image = _combine((1.0, image), (-alpha, here), (-beta, before))
-        beta = jnp.sqrt(_dot(image, image))
-        width = jnp.maximum(width, jnp.abs(alpha) + beta)
-        alive = beta > _EXHAUSTED * width
-        beta = jnp.where(alive, beta, 0.0)
-        scale = jnp.where(alive, 1 / jnp.where(alive, beta, 1.0), 0.0)
-        # An exhausted space has no direction left: its rows repeat a value inside of the spectrum.
-        dead = _dot(here, here) == 0
-        alphas = alphas.at[index].set(jnp.where(dead, alphas[0], alpha))
-        after = tuple(scale * array for array in image)
-        return here, after, beta, width, alphas, betas.at[index].set(beta)
-
-    zero = jnp.zeros_like(norm)
-    carry = (nothing, first, zero, zero, rows, rows)
-    *_, alphas, betas = jax.lax.fori_loop(0, steps, step, carry)
-    return Tridiagonal(alphas, betas, steps)
 
 
 def ends_of(matrix: Tridiagonal) -> Ends:
@@ -231,19 +159,3 @@ def _solve(
         return solution.at[index].set(value)
 
     return jax.lax.fori_loop(0, last, backward, values.at[last].divide(pivots[last]))
-
-
-def _dot(left: Weights, right: Weights) -> Lanes:
-    products = (
-        jnp.sum(a * b, axis=tuple(range(a.ndim - 1))) for a, b in zip(left, right, strict=True)
-    )
-    return sum(products, start=jnp.zeros(left[0].shape[-1], left[0].dtype))
-
-
-def _combine(*terms: tuple[Array | float, Weights]) -> Weights:
-    return tuple(
-        sum(
-            (scale * arrays[layer] for scale, arrays in terms[1:]), terms[0][0] * terms[0][1][layer]
-        )
-        for layer in range(len(terms[0][1]))
-    )

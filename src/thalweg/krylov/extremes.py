@@ -1,0 +1,151 @@
+"""The outermost eigenvalues of a large symmetric operator, from products with vectors.
+
+The space grows by the residuals of the approximations at its ends: from one start that is Lanczos's
+method, from several it can use what is known from a nearby operator (see `space`).
+
+A residual proves that an eigenvalue is near, not that it is the last one. So before an end is
+called converged, fresh random directions have to leave it where it is: this is what a start at an
+eigenvector that used to be extreme, or a repeated eigenvalue, would otherwise get past. And where
+eigenvalues crowd, the last one may lie beyond the residual of the one that was found, so an error
+is ten residuals.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from thalweg.krylov.space import Product, Rows, Space, Vector, norm
+
+_BASIS = 48  # vectors in the largest basis; each costs memory and two passes per product
+_CAUTION = 10.0  # residuals per error, see above
+_PROBES = 4  # products spent on fresh random directions before an end counts as converged
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Eigenvalues at the ends that were sought, outermost first, with unit vectors as rows."""
+
+    smallest: Float[np.ndarray, " low"]
+    smallest_errors: Float[np.ndarray, " low"]
+    smallest_vectors: Float[np.ndarray, "low size"]
+    largest: Float[np.ndarray, " high"]
+    largest_errors: Float[np.ndarray, " high"]
+    largest_vectors: Float[np.ndarray, "high size"]
+    products: int
+    converged: bool
+
+
+def extreme_pairs(
+    product: Product,
+    size: int,
+    *,
+    count: int = 1,
+    ends: str = "both",
+    tolerance: float = 1e-8,
+    start: Rows | None = None,
+    max_products: int = 5000,
+    seed: int = 0,
+) -> Pairs:
+    """The `count` outermost eigenvalues at each end.
+
+    Args:
+        product: v -> A v for a symmetric A.
+        size: the length of v.
+        count: how many at each end.
+        ends: which are sought, "smallest", "largest" or "both"; one may be much the harder.
+        tolerance: the error that is asked for, as a part of the largest modulus.
+        start: rows that are near eigenvectors at the ends. From several earlier points of a path
+            they let the space foretell the next ones, as their combinations are in it.
+        max_products: give up after so many products, and say so.
+        seed: of the random directions.
+    """
+    search = _Search(Space(product, size, max(_BASIS, 6 * count)), np.random.default_rng(seed))
+    space = search.space
+    for vector in [] if start is None else start:
+        search.extend(vector)
+    search.extend_randomly()
+    settled: Float[np.ndarray, " ends"] | None = None
+    while True:
+        places = _places(space, count, ends)
+        residuals = _CAUTION * np.array([norm(space.residual(int(each))) for each in places])
+        goal = tolerance * space.norm
+        worst = int(np.argmax(residuals))
+        done = bool(residuals[worst] <= goal)
+        values = space.values[places]
+        if space.exhausted or (done and settled is not None and _unmoved(values, settled, goal)):
+            return _pairs(space, places, ends, residuals, settled, converged=True)
+        if space.products >= max_products:
+            return _pairs(space, places, ends, residuals, settled, converged=False)
+        if done:
+            settled = values
+            search.probe()
+        else:
+            search.extend(space.residual(int(places[worst])))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A space that always finds a direction to grow by, for where one fails a random one is."""
+
+    space: Space
+    random: np.random.Generator
+
+    def extend(self, direction: Vector) -> None:
+        """Add a direction to the space; a random one where it is already inside."""
+        if not self.space.extend(direction):
+            self.extend_randomly()
+
+    def extend_randomly(self) -> None:
+        """Add a random direction, unless the space is everything."""
+        while not (
+            self.space.exhausted or self.space.extend(self.random.standard_normal(self.space.size))
+        ):
+            pass
+
+    def probe(self) -> None:
+        """Follow a fresh random direction and its images for a while."""
+        self.extend_randomly()
+        for _ in range(_PROBES - 1):
+            if not self.space.extend_by_image():
+                self.extend_randomly()
+
+
+def _places(space: Space, count: int, ends: str) -> np.ndarray:
+    """Of the outermost values: the smallest ones, then the largest ones, outermost first.
+
+    Only where all values are known, the two ends may share some.
+    """
+    low = np.arange(min(count, space.used if space.exhausted else max(space.used // 2, 1)))
+    high = space.used - 1 - low
+    return {"smallest": low, "largest": high, "both": np.concatenate([low, high])}[ends]
+
+
+def _unmoved(
+    values: Float[np.ndarray, " ends"], settled: Float[np.ndarray, " before"], goal: float
+) -> bool:
+    return values.shape == settled.shape and bool(np.all(np.abs(values - settled) <= goal))
+
+
+def _pairs(
+    space: Space,
+    places: np.ndarray,
+    ends: str,
+    residuals: Float[np.ndarray, " ends"],
+    settled: Float[np.ndarray, " before"] | None,
+    converged: bool,
+) -> Pairs:
+    """What was found; an error covers the residual, the last movement and rounding."""
+    values = space.values[places]
+    moved = np.zeros_like(values)
+    if settled is not None and settled.shape == values.shape:
+        moved = np.abs(values - settled)
+    rounding = 4 * space.size * np.finfo(float).eps * space.norm
+    errors = np.maximum(residuals, moved) + rounding
+    vectors = space.vectors(places)
+    split = {"smallest": places.size, "largest": 0, "both": places.size // 2}[ends]
+    return Pairs(
+        values[:split], errors[:split], vectors[:split],
+        values[split:], errors[split:], vectors[split:],
+        space.products, converged,
+    )  # fmt: skip
