@@ -99,6 +99,8 @@ def _array(annotation: Any) -> Kind:
     recorded = annotation.array_type is np.ndarray
 
     def take(name: str, value: Any) -> Any:
+        listed = isinstance(value, list | tuple | int | float | complex)
+        fit(listed or hasattr(value, "__array__"), value)
         found = as_array(name, value)
         fit(loose or np.ndim(found) == len(axes), value)
         return np.asarray(found) if recorded and not is_traced(found) else found

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
 from thalweg._typing import Weights
-from thalweg.curvature.spectrum import hessian_product
+from thalweg.curvature.operators import HessianOperator, products_of
 from thalweg.objective import Objective
 from thalweg.problem import Classification
 
@@ -36,10 +36,10 @@ Rival = Callable[[Objective, Weights, float], Ends]
 
 def scipy_eigsh(objective: Objective, weights: Weights, tolerance: float) -> Ends:
     """Lanczos as scipy has it, on our products."""
-    size = objective.network.size
-    product = hessian_product(objective, weights)
-    product(np.ones(size))  # compile
-    return _by_eigsh(product, size, tolerance)
+    operator = HessianOperator(objective, weights)
+    product = products_of(operator)
+    product(np.ones(operator.size))  # compile
+    return _by_eigsh(product, operator.size, tolerance)
 
 
 def curvlinops(objective: Objective, weights: Weights, tolerance: float) -> Ends:

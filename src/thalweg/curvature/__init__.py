@@ -1,7 +1,8 @@
 """Second order at a point: the Hessian's spectrum with errors, exact forms, and bounds.
 
-`spectrum` finds both ends at a point, `path` along runs; `forms` has the second derivative in
-closed form; `bounds`, `balls` and `minimisers` bound it by norms; `regions` says where it exists.
+`spectrum` finds both ends at a point, or of any of the `operators`, `path` along runs, `density` what
+lies between; `forms` has the second derivative in closed form; `bounds`, `balls` and `minimisers`
+bound it by norms; `regions` says where it exists.
 """
 
 from thalweg.curvature.balls import BallBounds as BallBounds
@@ -30,6 +31,9 @@ from thalweg.curvature.minimisers import posterior_sharpness_bound as posterior_
 from thalweg.curvature.minimisers import (
     small_start_sharpness_bounds as small_start_sharpness_bounds,
 )
+from thalweg.curvature.operators import AbstractSymmetricOperator as AbstractSymmetricOperator
+from thalweg.curvature.operators import HessianOperator as HessianOperator
+from thalweg.curvature.operators import SymmetricOperator as SymmetricOperator
 from thalweg.curvature.path import SpectrumObserver as SpectrumObserver
 from thalweg.curvature.path import SpectrumPath as SpectrumPath
 from thalweg.curvature.path import spectrum_along as spectrum_along

@@ -1,7 +1,7 @@
-"""How a large Hessian's eigenvalues are distributed, from products with random vectors.
+"""How a large operator's eigenvalues are distributed, from products with random vectors.
 
-For a unit vector v and the tridiagonal projection T of H after m Lanczos steps from v, with
-eigenvalues theta_i and eigenvectors s_i,
+For a unit vector v and the projection T of H after m Lanczos steps from v, with eigenvalues theta_i
+and eigenvectors s_i,
 
     v^T f(H) v = sum_i s_i[0]^2 f(theta_i)    for polynomials f up to degree 2 m - 1
 
@@ -19,12 +19,11 @@ import numpy as np
 from jaxtyping import Float
 
 from thalweg._arguments import checked
-from thalweg._checks import finite_weights, require_count, require_positive
+from thalweg._checks import require_count, require_positive
 from thalweg._shown import shown
-from thalweg._typing import Weights
-from thalweg.curvature.spectrum import hessian_product
+from thalweg._typing import AnyWeights
+from thalweg.curvature.operators import Operator, as_operator, products_of, require_symmetric
 from thalweg.krylov.space import Product, Space
-from thalweg.objective import Objective
 
 
 @shown
@@ -59,19 +58,25 @@ class SpectralDensity(NamedTuple):
 
 @checked
 def spectral_density(
-    objective: Objective, weights: Weights, *, probes: int = 8, steps: int = 64, seed: int = 0
+    objective: Operator,
+    weights: AnyWeights = None,
+    *,
+    probes: int = 8,
+    steps: int = 64,
+    seed: int = 0,
 ) -> SpectralDensity:
-    """The distribution of the Hessian's eigenvalues; costs probes x steps products."""
-    point = finite_weights(weights)
+    """The distribution of the Hessian's eigenvalues; costs probes x steps products.
+
+    A symmetric operator by itself is given without weights, see `extreme_eigenvalues`.
+    """
+    operator = as_operator(objective, weights)
     probes, steps = require_count("probes", probes), require_count("steps", steps)
-    size = objective.network.size
     random = np.random.default_rng(require_count("seed", seed, least=0))
-    steps = min(steps, size)
-    nodes, shares, matvecs = np.zeros((probes, steps)), np.zeros((probes, steps)), 0
+    matvecs, product = require_symmetric(operator), products_of(operator)
+    steps = min(steps, operator.size)
+    nodes, shares = np.zeros((probes, steps)), np.zeros((probes, steps))
     for probe in range(probes):
-        space = _krylov_space(
-            hessian_product(objective, point), random.standard_normal(size), steps
-        )
+        space = _krylov_space(product, random.standard_normal(operator.size), steps)
         nodes[probe, : space.used] = space.values
         shares[probe, : space.used] = space.coordinates[0] ** 2 / probes
         matvecs += space.products

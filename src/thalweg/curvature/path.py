@@ -16,16 +16,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
 from thalweg._shown import shown
-from thalweg._typing import ManyWeights, Run, Weights
+from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import Ends, ends_of
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 
 _LANES = 96
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
@@ -46,8 +46,8 @@ class SpectrumPath(NamedTuple):
 
 @checked
 def spectrum_along(
-    objective: Objective,
-    weights: ManyWeights | Run,
+    objective: AbstractObjective,
+    weights: ManyAnyWeights | Run,
     *,
     tolerance: float = 1e-6,
 ) -> SpectrumPath:
@@ -56,27 +56,52 @@ def spectrum_along(
     Args:
         objective: what is differentiated twice.
         weights: a run that kept its weights, or the points themselves; axes in front of the layers'
-            own are kept, and the last of them is taken to be time.
+            own are kept, and the last of them is taken to be time. Of an objective that does not
+            declare its shapes, the first axis numbers the points.
         tolerance: the error that is asked for, as a part of the spectral norm.
     """
     require_positive("tolerance", tolerance)
-    shapes = objective.network.shapes
-    given = weights.weights if isinstance(weights, Run) else weights
-    objective.network.check(given)
-    leading = np.shape(given[0])[: np.ndim(given[0]) - len(shapes[0])]
-    if not leading:
-        raise InputError("`weights` must have a leading axis of points; one point has `sharpness`.")
-    points = tuple(
-        np.asarray(array).reshape(-1, *shape) for array, shape in zip(given, shapes, strict=True)
+    given = objective.as_weights(weights.weights if isinstance(weights, Run) else weights)
+    leading = _leading_axes(objective, given)
+    count = len(leading)
+    points = jax.tree.map(
+        lambda array: np.asarray(array).reshape(-1, *np.shape(array)[count:]), given
     )
-    small = objective.network.linear is not None and objective.network.size <= _SMALL
+    small = _multiplies_layers_first(objective) and _size_of_one(points) <= _SMALL
     rows = (
         _in_blocks(objective, points, tolerance)
         if small
-        else (_in_turn(objective, points, leading[-1], tolerance))
+        else _in_turn(objective, points, leading[-1], tolerance)
     )
     found = [row.reshape(leading) for row in rows]
     return SpectrumPath(found[0], found[1], found[2], found[3], found[4].astype(int))
+
+
+def _leading_axes(objective: AbstractObjective, weights: ManyAnyWeights) -> tuple[int, ...]:
+    """The lengths of the axes that number points, which all arrays must share."""
+    arrays = jax.tree.leaves(weights)
+    if objective.shapes is None:
+        counts = [1] * len(arrays)
+    else:
+        shapes = jax.tree.structure(weights).flatten_up_to(objective.shapes)
+        counts = [np.ndim(array) - len(shape) for array, shape in zip(arrays, shapes, strict=True)]
+    leading = {np.shape(array)[:count] for array, count in zip(arrays, counts, strict=True)}
+    if leading == {()}:
+        raise InputError("`weights` must have a leading axis of points; one point has `sharpness`.")
+    if len(leading) > 1:
+        raise InputError(
+            "`weights` must have the same leading axes of points in all arrays, got "
+            f"{' and '.join(map(str, sorted(leading)))}."
+        )
+    return leading.pop()
+
+
+def _multiplies_layers_first(objective: AbstractObjective) -> bool:
+    return isinstance(objective, Objective) and objective.network.linear is not None
+
+
+def _size_of_one(points: ManyAnyWeights) -> int:
+    return sum(array[0].size for array in jax.tree.leaves(points))
 
 
 class SpectrumObserver(eqx.Module):
@@ -86,15 +111,15 @@ class SpectrumObserver(eqx.Module):
     slowest needs; after 192 the error is what it is, and says so.
     """
 
-    objective: Objective
+    objective: AbstractObjective
     tolerance: float = 1e-6
 
-    def __call__(self, weights: Weights) -> Ends:
+    def __call__(self, weights: AnyWeights) -> Ends:
         """Both ends at one point."""
-        ends = self.in_lanes(tuple(jnp.asarray(array)[..., None] for array in weights))
+        ends = self.in_lanes(jax.tree.map(lambda array: jnp.asarray(array)[..., None], weights))
         return jax.tree.map(lambda lane: lane[0], ends)
 
-    def in_lanes(self, weights: Weights) -> Ends:
+    def in_lanes(self, weights: AnyWeights) -> Ends:
         """Both ends of networks that lie along the last axis."""
         start = _random_like(weights)
 
@@ -109,22 +134,24 @@ class SpectrumObserver(eqx.Module):
             steps = 2 * carry[0]
             return steps, _ends_in_lanes(self.objective, weights, start, steps, _MOST_OBSERVED)
 
-        zeros = jnp.zeros(weights[0].shape[-1], weights[0].dtype)
+        first = jax.tree.leaves(weights)[0]
+        zeros = jnp.zeros(first.shape[-1], first.dtype)
         unknown = Ends(zeros, zeros + jnp.inf, zeros, zeros + jnp.inf)
         before = jnp.asarray(_FIRST_STEPS // 2)
         return jax.lax.while_loop(unfinished, again, (before, unknown))[1]
 
 
 def _in_turn(
-    objective: Objective, points: Weights, times: int, tolerance: float
+    objective: AbstractObjective, points: ManyAnyWeights, times: int, tolerance: float
 ) -> Float[np.ndarray, "five points"]:
-    rows = np.full((5, points[0].shape[0]), np.nan)
+    finite = _finite_points(points)
+    rows = np.full((5, finite.size), np.nan)
     rows[4], past = 0, []
-    for index in range(points[0].shape[0]):
-        point = tuple(array[index] for array in points)
+    for index in range(finite.size):
         past = [] if index % times == 0 else past[-_PAST:]
-        if not all(np.isfinite(array).all() for array in point):
+        if not finite[index]:
             continue
+        point = _taken(points, index)
         try:
             past.append(extreme_eigenvalues(objective, point, tolerance=tolerance, start=past))
         except InputError:  # the weights are finite, the Hessian is not
@@ -138,11 +165,9 @@ def _in_blocks(
     objective: Objective, points: Weights, tolerance: float
 ) -> Float[np.ndarray, "five points"]:
     """All points in lanes; those that are not good enough again with twice the steps."""
-    rows = np.full((5, points[0].shape[0]), np.nan)
+    finite = _finite_points(points)
+    rows = np.full((5, finite.size), np.nan)
     rows[4] = 0
-    finite = np.ones(points[0].shape[0], bool)
-    for array in points:
-        finite &= np.isfinite(array.reshape(len(array), -1)).all(axis=1)
     open_points, steps = np.flatnonzero(finite), _FIRST_STEPS
     while open_points.size and steps <= _MOST_STEPS:
         blocks = [open_points[i : i + _LANES] for i in range(0, open_points.size, _LANES)]
@@ -158,15 +183,28 @@ def _in_blocks(
         open_points = open_points[(worst > tolerance * norm)[open_points]]
         steps *= 2
     for place in open_points:
-        rows[:4, place] = _dense_ends(objective, tuple(array[place] for array in points))
+        rows[:4, place] = _dense_ends(objective, _taken(points, place))
     return rows
+
+
+def _finite_points(points: ManyAnyWeights) -> Bool[np.ndarray, " points"]:
+    """Whether all of its weights are finite, for each point."""
+    finite = [
+        np.isfinite(array.reshape(len(array), -1)).all(axis=1) for array in jax.tree.leaves(points)
+    ]
+    return np.all(finite, axis=0)
+
+
+def _taken(points: ManyAnyWeights, places: int | np.ndarray) -> AnyWeights:
+    """One point, or several in an order of one's own."""
+    return jax.tree.map(lambda array: np.take(array, places, axis=0), points)
 
 
 def _block(
     objective: Objective, points: Weights, places: np.ndarray, steps: int
 ) -> Float[np.ndarray, "four places"]:
     padded = np.resize(places, _LANES)  # repeats; one compiled function serves all blocks
-    chosen = tuple(np.take(array, padded, axis=0) for array in points)
+    chosen = _taken(points, padded)
     # Most points need the first round only, whose arrays are short; all others share one more.
     room = _FIRST_STEPS if steps == _FIRST_STEPS else _MOST_STEPS
     return np.asarray(_compiled(objective, chosen, jnp.asarray(steps), room))[:, : places.size]
@@ -176,13 +214,17 @@ def _block(
 def _compiled(
     objective: Objective, points: Weights, steps: Int[Array, ""], room: int
 ) -> Float[Array, "four lanes"]:
-    lanes = tuple(jnp.moveaxis(array, 0, -1) for array in points)
+    lanes = jax.tree.map(lambda array: jnp.moveaxis(array, 0, -1), points)
     ends = _ends_in_lanes(objective, lanes, _random_like(lanes), steps, room)
     return jnp.stack([ends.smallest, ends.smallest_error, ends.largest, ends.largest_error])
 
 
 def _ends_in_lanes(
-    objective: Objective, weights: Weights, start: Weights, steps: Int[Array, ""], room: int
+    objective: AbstractObjective,
+    weights: AnyWeights,
+    start: AnyWeights,
+    steps: Int[Array, ""],
+    room: int,
 ) -> Ends:
     """Both ends of the spectrum at weights in lanes, after `steps` Lanczos steps from `start`."""
     _, product = jax.linearize(
@@ -191,11 +233,15 @@ def _ends_in_lanes(
     return ends_of(tridiagonal(product, start, steps, room))
 
 
-def _random_like(lanes: Weights) -> tuple[Array, ...]:
-    keys = jax.random.split(jax.random.key(0), len(lanes))
-    return tuple(
-        jax.random.normal(key, array.shape, array.dtype)
-        for key, array in zip(keys, lanes, strict=True)
+def _random_like(lanes: AnyWeights) -> AnyWeights:
+    arrays, structure = jax.tree.flatten(lanes)
+    keys = jax.random.split(jax.random.key(0), len(arrays))
+    return jax.tree.unflatten(
+        structure,
+        [
+            jax.random.normal(key, array.shape, array.dtype)
+            for key, array in zip(keys, arrays, strict=True)
+        ],
     )
 
 

@@ -26,13 +26,13 @@ Norms = Float[Array, " depth"]
 
 def linear_network(objective: Objective, what: str) -> LinearNetwork:
     """The objective's network, which must be linear for what is asked."""
-    network = objective.network.linear
-    if network is None:
+    linear = objective.network.linear
+    if linear is None:
         raise InputError(
             f"{what} needs a LinearNetwork, whose second derivative is one of matrix products, got "
             f"{type(objective.network).__name__}."
         )
-    return network
+    return linear
 
 
 def partial_products(

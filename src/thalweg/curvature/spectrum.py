@@ -1,53 +1,58 @@
-"""The ends of the Hessian's spectrum at a point, each with an error.
+"""The ends of a symmetric operator's spectrum, each with an error: of a Hessian before all.
 
-The largest eigenvalue is the sharpness, which decides where descent is stable; the smallest says
-how far from convex the way is, which decides how fast descent leaves the flow. Both are algebraic:
-a method that finds the largest modulus finds one of the two, and does not say which.
+The largest eigenvalue of a Hessian is the sharpness, which decides where descent is stable; the
+smallest says how far from convex the way is, which decides how fast descent leaves the flow. Both
+are algebraic: a method that finds the largest modulus finds one of the two, and does not say which.
 
-Small networks are solved densely; for larger ones only products with vectors are taken.
+Small Hessians and matrices are solved densely; of all others only products with vectors are taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._checks import InputError, require_count, require_positive
 from thalweg._shown import shown
-from thalweg._typing import Weights
-from thalweg.curvature.forms import linear_hessian
+from thalweg._typing import AnyWeights
+from thalweg.curvature.operators import (
+    AbstractSymmetricOperator,
+    Operator,
+    as_operator,
+    finite,
+    products_of,
+    require_symmetric,
+)
 from thalweg.krylov.extremes import Pairs, extreme_pairs
-from thalweg.krylov.space import Product
-from thalweg.objective import DENSE_LIMIT, Objective
+from thalweg.objective import DENSE_LIMIT
 
 DENSE_SIZE = 700
-"""Up to so many weights "auto" is dense: all eigenvalues then cost less than a second."""
+"""Up to so many rows "auto" is dense: all eigenvalues then cost less than a second."""
 
 _MATVECS = 5000
 
 
 @shown
 class Eigenvalue(NamedTuple):
-    """An eigenvalue of a Hessian.
+    """An eigenvalue of a symmetric operator, such as a Hessian.
 
     Attributes:
         value: what was found.
         error: the eigenvalue lies within this of `value`.
-        vector: a unit eigenvector, in the shape of the weights.
+        vector: a unit eigenvector; of a Hessian, in the shape of the weights.
         method: how it was found, "dense" or "davidson".
-        matvecs: how many products of the Hessian with a vector that took; 0 if dense.
+        matvecs: how many products of the operator with a vector that took; 0 if dense.
         converged: whether `error` is what was asked for.
     """
 
     value: float
     error: float
-    vector: Weights
+    vector: Any
     method: str
     matvecs: int
     converged: bool
@@ -66,8 +71,8 @@ Known: TypeAlias = Extremes | Sequence[Extremes] | None
 
 @checked
 def sharpness(
-    objective: Objective,
-    weights: Weights,
+    objective: Operator,
+    weights: AnyWeights = None,
     *,
     tolerance: float = 1e-8,
     method: str = "auto",
@@ -79,8 +84,8 @@ def sharpness(
 
 @checked
 def smallest_eigenvalue(
-    objective: Objective,
-    weights: Weights,
+    objective: Operator,
+    weights: AnyWeights = None,
     *,
     tolerance: float = 1e-8,
     method: str = "auto",
@@ -92,8 +97,8 @@ def smallest_eigenvalue(
 
 @checked
 def extreme_eigenvalues(
-    objective: Objective,
-    weights: Weights,
+    objective: Operator,
+    weights: AnyWeights = None,
     k: int = 1,
     *,
     tolerance: float = 1e-8,
@@ -104,8 +109,9 @@ def extreme_eigenvalues(
     """The k smallest and the k largest eigenvalues of the Hessian; both ends cost one search.
 
     Args:
-        objective: what is differentiated twice.
-        weights: where.
+        objective: what is differentiated twice; or a symmetric operator by itself: a
+            `SymmetricOperator`, SciPy's `LinearOperator`, a matrix.
+        weights: where the objective is differentiated; an operator by itself has none.
         k: how many at each end.
         tolerance: the error that is asked for, as a part of the spectral norm.
         method: "dense", "davidson" (only products with vectors), or "auto" by size.
@@ -116,9 +122,20 @@ def extreme_eigenvalues(
     return _ends(objective, weights, k, "both", tolerance, method, start, max_matvecs)
 
 
+@checked
+def dense_spectrum(objective: Operator, weights: AnyWeights = None) -> Float[Array, " size"]:
+    """All eigenvalues of the Hessian, or of an operator, ascending: the last is the sharpness.
+
+    Each is off by at most a few units of rounding of the largest modulus (Weyl).
+    """
+    operator = as_operator(objective, weights)
+    require_symmetric(operator)
+    return jnp.linalg.eigvalsh(operator.dense())
+
+
 def _ends(
-    objective: Objective,
-    weights: Weights,
+    objective: Operator,
+    weights: AnyWeights,
     k: int,
     ends: str,
     tolerance: float,
@@ -127,59 +144,37 @@ def _ends(
     max_matvecs: int,
 ) -> Extremes:
     """Both ends where they come for nothing; else those that are sought, and no others."""
-    point = finite_weights(weights)
-    k = require_count("k", k)
+    operator = as_operator(objective, weights)
+    k, size = require_count("k", k), operator.size
     require_positive("tolerance", tolerance)
-    size = objective.network.size
     if k > size:
-        raise InputError(f"`k` must be at most the number of weights, {size}, got {k}.")
+        raise InputError(f"`k` must be at most the number of eigenvalues, {size}, got {k}.")
     if method not in ("auto", "dense", "davidson"):
         raise InputError(f"`method` must be auto, dense or davidson, got {method!r}.")
     if method == "dense" and size > DENSE_LIMIT:
         raise InputError(
-            f"`method` 'dense' must fit in memory: this network has {size} weights and the limit "
-            f"is {DENSE_LIMIT}; use 'davidson'."
+            f"`method` 'dense' must fit in memory: there are {size} rows and the limit is "
+            f"{DENSE_LIMIT}; use 'davidson'."
         )
-    if method == "dense" or (method == "auto" and size <= DENSE_SIZE):
-        return _dense(objective, point, k)
-    return _by_products(objective, point, k, ends, tolerance, start, max_matvecs)
+    spent = require_symmetric(operator)
+    cheap = operator.cheaply_dense and size <= DENSE_SIZE
+    if method == "dense" or (method == "auto" and cheap):
+        return _dense(operator, k)
+    rows = _rows(start, ("smallest", "largest") if ends == "both" else (ends,), size)
+    pairs = extreme_pairs(
+        products_of(operator),
+        size,
+        count=k,
+        ends=ends,
+        tolerance=tolerance,
+        start=np.stack(rows) if rows else None,
+        max_products=max_matvecs - spent,
+    )
+    return _extremes(operator, pairs, spent)
 
 
-@checked
-def dense_spectrum(objective: Objective, weights: Weights) -> Float[Array, " size"]:
-    """All eigenvalues of the Hessian, ascending: the last one is the sharpness.
-
-    Each is off by at most a few units of rounding of the largest modulus (Weyl).
-    """
-    return jnp.linalg.eigvalsh(_hessian(objective, weights))
-
-
-def hessian_product(objective: Objective, weights: Weights) -> Product:
-    """The function v -> H v for long NumPy vectors, layers one after the other."""
-    return lambda vector: _finite(_product(objective, weights, jnp.asarray(vector)))
-
-
-def _finite(found: Array) -> Float[np.ndarray, "..."]:
-    array = np.asarray(found)
-    if not np.isfinite(array).all():
-        raise InputError(
-            "The Hessian must be finite, but it overflows at these `weights`; did the run that "
-            "they come from diverge?"
-        )
-    return array
-
-
-@eqx.filter_jit
-def _hessian(objective: Objective, weights: Weights) -> Float[Array, "size size"]:
-    """The dense Hessian, in closed form where there is one."""
-    if objective.network.linear is not None:
-        return linear_hessian(objective, weights)
-    return objective.hessian(weights)
-
-
-def _dense(objective: Objective, weights: Weights, k: int) -> Extremes:
-    _, unravel = ravel_pytree(weights)
-    matrix = _finite(_hessian(objective, weights))
+def _dense(operator: AbstractSymmetricOperator, k: int) -> Extremes:
+    matrix = finite(operator, operator.dense())
     values, vectors = np.linalg.eigh(matrix)
     # Assembling, decomposing and the reader's own check each err by some units of rounding.
     error = 4 * matrix.shape[0] * float(np.finfo(matrix.dtype).eps) * float(np.abs(values).max())
@@ -187,7 +182,7 @@ def _dense(objective: Objective, weights: Weights, k: int) -> Extremes:
     def pair(place: int) -> Eigenvalue:
         residual = matrix @ vectors[:, place] - values[place] * vectors[:, place]
         proven = error + float(np.linalg.norm(residual))
-        vector = unravel(jnp.asarray(vectors[:, place]))
+        vector = operator.shaped(vectors[:, place])
         return Eigenvalue(float(values[place]), proven, vector, "dense", 0, True)
 
     last = values.size - 1
@@ -196,44 +191,26 @@ def _dense(objective: Objective, weights: Weights, k: int) -> Extremes:
     )
 
 
-@eqx.filter_jit
-def _product(objective: Objective, weights: Weights, direction: Float[Array, " size"]) -> Array:
-    _, unravel = ravel_pytree(weights)
-    return ravel_pytree(objective.hvp(weights, unravel(direction)))[0]
+def _rows(known: Known, sides: tuple[str, ...], size: int) -> list[Float[np.ndarray, " size"]]:
+    """The eigenvectors that are known from elsewhere, the last point's first."""
+    points = [known] if isinstance(known, Extremes) else list(known or [])
+    pairs = [pair for point in reversed(points) for side in sides for pair in getattr(point, side)]
+    rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in pairs]
+    for row in rows:
+        if row.size != size:
+            raise InputError(
+                f"`start` must hold eigenvectors of the operator's size, {size}, got {row.size}."
+            )
+    return rows
 
 
-def _by_products(
-    objective: Objective,
-    weights: Weights,
-    k: int,
-    ends: str,
-    tolerance: float,
-    start: Known,
-    max_matvecs: int,
-) -> Extremes:
-    _, unravel = ravel_pytree(weights)
-    points = [start] if isinstance(start, Extremes) else list(start or [])
-    sides = ("smallest", "largest") if ends == "both" else (ends,)
-    known = [pair for point in reversed(points) for side in sides for pair in getattr(point, side)]
-    rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in known]
-    pairs = extreme_pairs(
-        hessian_product(objective, weights),
-        objective.network.size,
-        count=k,
-        ends=ends,
-        tolerance=tolerance,
-        start=np.stack(rows) if rows else None,
-        max_products=max_matvecs,
-    )
-    return _extremes(pairs, unravel)
-
-
-def _extremes(pairs: Pairs, unravel: Callable[[Array], Weights]) -> Extremes:
-    make = partial(Eigenvalue, method="davidson", matvecs=pairs.products, converged=pairs.converged)
+def _extremes(operator: AbstractSymmetricOperator, pairs: Pairs, spent: int) -> Extremes:
+    matvecs = pairs.products + spent
+    make = partial(Eigenvalue, method="davidson", matvecs=matvecs, converged=pairs.converged)
 
     def end(values: np.ndarray, errors: np.ndarray, vectors: np.ndarray) -> tuple[Eigenvalue, ...]:
         return tuple(
-            make(float(value), float(error), vector=unravel(jnp.asarray(vector)))
+            make(float(value), float(error), vector=operator.shaped(vector))
             for value, error, vector in zip(values, errors, vectors, strict=True)
         )
 

@@ -19,6 +19,7 @@ from thalweg.krylov.space import Product, Rows, Space, Vector, norm
 
 _BASIS = 48  # vectors in the largest basis; each costs memory and two passes per product
 _CAUTION = 10.0  # residuals per error, see above
+_REACHABLE = 1000.0  # units of rounding: a smaller error is not to be had from products
 _PROBES = 4  # products spent on fresh random directions before an end counts as converged
 
 
@@ -57,7 +58,8 @@ def extreme_pairs(
         tolerance: the error that is asked for, as a part of the largest modulus.
         start: rows that are near eigenvectors at the ends. From several earlier points of a path
             they let the space foretell the next ones, as their combinations are in it.
-        max_products: give up after so many products, and say so.
+        max_products: give up after so many products, and say so; as where rounding of the products
+            does not allow the tolerance.
         seed: of the random directions.
     """
     search = _Search(Space(product, size, max(_BASIS, 6 * count)), np.random.default_rng(seed))
@@ -69,14 +71,15 @@ def extreme_pairs(
     while True:
         places = _places(space, count, ends)
         residuals = _CAUTION * np.array([norm(space.residual(int(each))) for each in places])
-        goal = tolerance * space.norm
+        reachable = _REACHABLE * space.precision
+        goal = max(tolerance, reachable) * space.norm
         worst = int(np.argmax(residuals))
         done = bool(residuals[worst] <= goal)
         values = space.values[places]
         if space.exhausted or (done and settled is not None and _unmoved(values, settled, goal)):
-            return _pairs(space, places, ends, residuals, settled, converged=True)
+            return _pairs(space, places, ends, residuals, settled, tolerance >= reachable)
         if space.products >= max_products:
-            return _pairs(space, places, ends, residuals, settled, converged=False)
+            return _pairs(space, places, ends, residuals, settled, False)
         if done:
             settled = values
             search.probe()
@@ -140,7 +143,8 @@ def _pairs(
     moved = np.zeros_like(values)
     if settled is not None and settled.shape == values.shape:
         moved = np.abs(values - settled)
-    rounding = 4 * space.size * np.finfo(float).eps * space.norm
+    eps = float(np.finfo(float).eps)  # of all but the products
+    rounding = (4 * space.size * eps + _REACHABLE * (space.precision - eps)) * space.norm
     errors = np.maximum(residuals, moved) + rounding
     vectors = space.vectors(places)
     split = {"smallest": places.size, "largest": 0, "both": places.size // 2}[ends]

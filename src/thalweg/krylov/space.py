@@ -34,6 +34,7 @@ class Space:
         size: the length of the vectors.
         products: how many were taken.
         used: how many basis vectors there are.
+        precision: the unit of rounding of the products, which may come in single precision.
     """
 
     def __init__(self, product: Product, size: int, room: int):
@@ -43,6 +44,7 @@ class Space:
         self._basis = np.empty((self._room, size))
         self._images = np.empty((self._room, size))
         self._projection = np.zeros((self._room, self._room))
+        self.precision = float(np.finfo(float).eps)
         self._largest = 0.0  # entry of the projection so far
         self._pairs: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -62,8 +64,10 @@ class Space:
         new = self._orthonormal(direction)
         if new is None:
             return False
-        image = np.asarray(self._product(new), dtype=float)
+        image = np.asarray(self._product(new))
         self.products += 1
+        if image.dtype.kind == "f":
+            self.precision = max(self.precision, float(np.finfo(image.dtype).eps))
         self._basis[self.used], self._images[self.used] = new, image
         self.used += 1
         column = self._basis[: self.used] @ image
@@ -144,7 +148,8 @@ class Space:
 
 def norm(vector: Vector) -> float:
     """The Euclidean norm, where squares would overflow or vanish, too."""
-    plain = float(np.linalg.norm(vector))
+    with np.errstate(over="ignore", under="ignore"):
+        plain = float(np.linalg.norm(vector))
     if 1e-140 < plain < 1e140:  # squares are between 1e-280 and 1e280
         return plain
     largest = float(np.max(np.abs(vector), initial=0.0))

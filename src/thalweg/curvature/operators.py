@@ -1,0 +1,285 @@
+"""Symmetric operators: whatever can be multiplied with vectors has eigenvalues.
+
+A Hessian is one source of them. Others are a symmetric matrix, SciPy's `LinearOperator`, and any
+function v -> A v:
+
+    SymmetricOperator(lambda v: A @ v, size)
+
+An operator declares what more is known of it: whether JAX can trace the product, which is then
+compiled; whether it is symmetric by construction, which else is looked into by two products; and
+whether the whole matrix is cheap to have.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+from scipy.sparse.linalg import LinearOperator
+from typing_extensions import override
+
+from thalweg._arguments import checked
+from thalweg._checks import InputError, described, finite_weights, require_count, require_finite
+from thalweg._typing import AnyWeights
+from thalweg.curvature.forms import linear_hessian
+from thalweg.krylov.space import Product, norm
+from thalweg.objective import AbstractObjective, Objective
+
+Vector = Float[Array | np.ndarray, " size"]
+Square = Float[Array | np.ndarray, "size size"]
+
+
+class AbstractSymmetricOperator(eqx.Module):
+    """A symmetric matrix A that is known by its products with vectors of length `size`."""
+
+    size: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def __call__(self, vector: Vector) -> Vector:
+        """A v."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether JAX can trace the product."""
+        return False
+
+    @property
+    def surely_symmetric(self) -> bool:
+        """Whether u^T A v = v^T A u by construction."""
+        return False
+
+    @property
+    def cheaply_dense(self) -> bool:
+        """Whether A as a matrix costs less than its products with all unit vectors in turn."""
+        return False
+
+    def dense(self) -> Square:
+        """A itself; column by column, unless a subclass knows better."""
+        product = products_of(self)
+        columns = np.stack([product(unit) for unit in np.eye(self.size)])
+        return (columns + columns.T) / 2
+
+    def shaped(self, vector: Vector) -> Any:
+        """A vector as the thing that it stands for, such as weights; by default, itself."""
+        return vector
+
+    def not_finite(self) -> str:
+        """The sentence for a product that has NaN or infinity in it."""
+        return (
+            "The operator's products must be finite, but that with a unit vector has NaN or "
+            "infinity in it; does it overflow?"
+        )
+
+
+class SymmetricOperator(AbstractSymmetricOperator):
+    """Any function v -> A v with a symmetric A."""
+
+    function: Callable[[Any], Any]
+    size: int = eqx.field(static=True)
+    _traceable: bool = eqx.field(static=True)
+
+    @checked
+    def __init__(self, function: Callable[[Any], Any], size: int, *, traceable: bool = False):
+        """Take the function and the length of v.
+
+        Args:
+            function: is given a NumPy vector and returns A v as something that NumPy understands.
+            size: the length of v.
+            traceable: JAX can trace the function; it is then compiled, and given JAX's vectors.
+        """
+        self.function, self.size = function, require_count("size", size)
+        self._traceable = traceable
+
+    @override
+    def __call__(self, vector: Vector) -> Vector:
+        return self.function(vector)
+
+    @property
+    @override
+    def traceable(self) -> bool:
+        return self._traceable
+
+
+class MatrixOperator(AbstractSymmetricOperator):
+    """A symmetric matrix, as it is."""
+
+    matrix: Float[np.ndarray, "size size"]
+
+    @checked
+    def __init__(self, matrix: Float[np.ndarray, "rows columns"]):
+        """Take the matrix."""
+        _require_square("The matrix", matrix.shape)
+        require_finite("matrix", matrix)  # pyright: ignore[reportArgumentType]
+        self.matrix = matrix
+
+    @property
+    def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The number of rows."""
+        return self.matrix.shape[0]
+
+    @override
+    def __call__(self, vector: Vector) -> Vector:
+        return self.matrix @ vector
+
+    @property
+    @override
+    def cheaply_dense(self) -> bool:
+        return True
+
+    @override
+    def dense(self) -> Square:
+        return (self.matrix + self.matrix.T) / 2
+
+
+class HessianOperator(AbstractSymmetricOperator):
+    """The Hessian of an objective at a point; vectors are weights, laid out one after the other."""
+
+    objective: AbstractObjective
+    weights: AnyWeights
+
+    @checked
+    def __init__(self, objective: AbstractObjective, weights: AnyWeights):
+        """Take what is differentiated twice, and where."""
+        self.objective, self.weights = objective, finite_weights(weights)
+
+    @property
+    def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The number of weights."""
+        return ravel_pytree(self.weights)[0].size
+
+    @override
+    def __call__(self, vector: Vector) -> Vector:
+        return ravel_pytree(self.objective.hvp(self.weights, self.shaped(vector)))[0]
+
+    @property
+    @override
+    def traceable(self) -> bool:
+        return True
+
+    @property
+    @override
+    def surely_symmetric(self) -> bool:
+        return True
+
+    @property
+    @override
+    def cheaply_dense(self) -> bool:
+        return True
+
+    @override
+    def dense(self) -> Square:
+        return _hessian(self.objective, self.weights)
+
+    @override
+    def shaped(self, vector: Vector) -> AnyWeights:
+        point, unravel = ravel_pytree(self.weights)
+        return unravel(jnp.asarray(vector, point.dtype))
+
+    @override
+    def not_finite(self) -> str:
+        return (
+            "The Hessian must be finite, but it overflows at these `weights`; did the run that "
+            "they come from diverge?"
+        )
+
+
+@eqx.filter_jit
+def _hessian(objective: AbstractObjective, weights: AnyWeights) -> Float[Array, "size size"]:
+    """The dense Hessian, in closed form where there is one."""
+    if isinstance(objective, Objective) and objective.network.linear is not None:
+        return linear_hessian(objective, weights)
+    return objective.hessian(weights)
+
+
+# --- from what is given ---------------------------------------------------------------------------
+
+
+Operator: TypeAlias = (
+    AbstractObjective
+    | AbstractSymmetricOperator
+    | LinearOperator
+    | Float[np.ndarray, "rows columns"]
+)
+"""What has eigenvalues: an objective, at some weights, or an operator by itself."""
+
+
+def as_operator(given: Operator, weights: AnyWeights | None) -> AbstractSymmetricOperator:
+    """The Hessian of an objective at the weights, or an operator that needs none."""
+    if isinstance(given, AbstractObjective):
+        if weights is None:
+            raise InputError("`weights` must say at which point the objective has its Hessian.")
+        return HessianOperator(given, weights)
+    if weights is not None:
+        raise InputError(
+            "`weights` must be left out where an operator is given by itself, got "
+            f"{described(weights)}; a Hessian is given as an objective and its weights."
+        )
+    if isinstance(given, LinearOperator):
+        _require_square("The LinearOperator", given.shape)
+        return SymmetricOperator(given.matvec, given.shape[0])
+    return given if isinstance(given, AbstractSymmetricOperator) else MatrixOperator(given)
+
+
+def _require_square(what: str, shape: tuple[int, ...]) -> None:
+    if shape[0] != shape[1] or shape[0] == 0:
+        raise InputError(
+            f"{what} must be symmetric, hence square and not empty, got shape {shape}."
+        )
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def products_of(operator: AbstractSymmetricOperator) -> Product:
+    """The function v -> A v for NumPy's vectors, which looks at what it returns."""
+    multiply = partial(_compiled, operator) if operator.traceable else operator
+
+    def product(vector: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
+        image = np.asarray(multiply(vector))
+        if image.shape != (operator.size,) or image.dtype.kind not in "fiu":
+            raise InputError(
+                f"The operator must turn a vector of {operator.size} real numbers into another, "
+                f"got {described(image)}."
+            )
+        return finite(operator, image)
+
+    return product
+
+
+@eqx.filter_jit
+def _compiled(operator: AbstractSymmetricOperator, vector: Vector) -> Vector:
+    return operator(vector)
+
+
+def finite(operator: AbstractSymmetricOperator, found: Any) -> Float[np.ndarray, "..."]:
+    """What was found of an operator as a NumPy array, in which all is finite."""
+    array = np.asarray(found)
+    if not np.isfinite(array).all():
+        raise InputError(operator.not_finite())
+    return array
+
+
+def require_symmetric(operator: AbstractSymmetricOperator) -> int:
+    """Refuse an operator with u^T A v unlike v^T A u for two random vectors; the products taken.
+
+    Rounding leaves a difference of some units of it; a part as large as its root is something else.
+    """
+    if operator.surely_symmetric:
+        return 0
+    product, random = products_of(operator), np.random.default_rng(0)
+    u, v = random.standard_normal((2, operator.size)) / np.sqrt(operator.size)
+    left, right = product(u), product(v)
+    whole = norm(u) * norm(right) + norm(v) * norm(left)
+    off = abs(float(u @ right) - float(v @ left))
+    single = left.dtype.kind == "f" and left.dtype.itemsize < np.dtype(float).itemsize
+    if off > np.sqrt(np.finfo(left.dtype if single else float).eps) * whole:
+        raise InputError(
+            "The operator must be symmetric, but u^T A v and v^T A u of two random vectors differ "
+            f"by {off / whole:.1e} of their size; is (A + A^T) / 2 meant?"
+        )
+    return 2
