@@ -1,8 +1,8 @@
 """Second order at a point: the Hessian's spectrum with errors, exact forms, and bounds.
 
-`spectrum` finds both ends at a point, or of any of the `operators`, `path` along runs, `density` what
-lies between; `forms` has the second derivative in closed form; `bounds`, `balls` and `minimisers`
-bound it by norms; `regions` says where it exists.
+`spectrum` finds both ends at a point, or of any of the `operators`; `path` does along runs, and
+`density` tells what is between. `forms` has the second derivative in closed form; `bounds`, `balls`
+and `minimisers` bound it by norms; `regions` says where it exists.
 """
 
 from thalweg.curvature.balls import BallBounds as BallBounds

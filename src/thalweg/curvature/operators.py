@@ -24,7 +24,7 @@ from scipy.sparse.linalg import LinearOperator
 from typing_extensions import override
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, described, finite_weights, require_count, require_finite
+from thalweg._checks import InputError, as_floating, described, finite_weights, require_count
 from thalweg._typing import AnyWeights
 from thalweg.curvature.forms import linear_hessian
 from thalweg.krylov.space import Product, norm
@@ -96,7 +96,7 @@ class SymmetricOperator(AbstractSymmetricOperator):
         self._traceable = traceable
 
     @override
-    def __call__(self, vector: Vector) -> Vector:
+    def __call__(self, vector: Vector) -> Any:
         return self.function(vector)
 
     @property
@@ -114,8 +114,7 @@ class MatrixOperator(AbstractSymmetricOperator):
     def __init__(self, matrix: Float[np.ndarray, "rows columns"]):
         """Take the matrix."""
         _require_square("The matrix", matrix.shape)
-        require_finite("matrix", matrix)  # pyright: ignore[reportArgumentType]
-        self.matrix = matrix
+        self.matrix = np.asarray(as_floating("matrix", matrix))
 
     @property
     def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -252,7 +251,7 @@ def products_of(operator: AbstractSymmetricOperator) -> Product:
 
 
 @eqx.filter_jit
-def _compiled(operator: AbstractSymmetricOperator, vector: Vector) -> Vector:
+def _compiled(operator: AbstractSymmetricOperator, vector: Vector) -> Any:
     return operator(vector)
 
 

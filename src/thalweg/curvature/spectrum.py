@@ -29,6 +29,7 @@ from thalweg.curvature.operators import (
     require_symmetric,
 )
 from thalweg.krylov.extremes import Pairs, extreme_pairs
+from thalweg.krylov.space import norm
 from thalweg.objective import DENSE_LIMIT
 
 DENSE_SIZE = 700
@@ -181,7 +182,7 @@ def _dense(operator: AbstractSymmetricOperator, k: int) -> Extremes:
 
     def pair(place: int) -> Eigenvalue:
         residual = matrix @ vectors[:, place] - values[place] * vectors[:, place]
-        proven = error + float(np.linalg.norm(residual))
+        proven = error + norm(residual)
         vector = operator.shaped(vectors[:, place])
         return Eigenvalue(float(values[place]), proven, vector, "dense", 0, True)
 
