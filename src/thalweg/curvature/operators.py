@@ -13,7 +13,7 @@ whether the whole matrix is cheap to have.
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -190,9 +190,14 @@ class HessianOperator(AbstractSymmetricOperator):
 @eqx.filter_jit
 def _hessian(objective: AbstractObjective, weights: AnyWeights) -> Float[Array, "size size"]:
     """The dense Hessian, in closed form where there is one."""
-    if isinstance(objective, Objective) and objective.network.linear is not None:
+    if is_of_linear_network(objective):
         return linear_hessian(objective, weights)
     return objective.hessian(weights)
+
+
+def is_of_linear_network(objective: AbstractObjective) -> TypeGuard[Objective]:
+    """Whether the layers may be multiplied before they meet the data."""
+    return isinstance(objective, Objective) and objective.network.linear is not None
 
 
 # --- from what is given ---------------------------------------------------------------------------

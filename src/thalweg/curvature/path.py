@@ -10,6 +10,7 @@ are to be kept, a `SpectrumObserver` finds the ends while a batch descends.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
+from thalweg.curvature.operators import is_of_linear_network
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import Ends, ends_of
@@ -67,12 +69,10 @@ def spectrum_along(
     points = jax.tree.map(
         lambda array: np.asarray(array).reshape(-1, *np.shape(array)[count:]), given
     )
-    small = _multiplies_layers_first(objective) and _size_of_one(points) <= _SMALL
-    rows = (
-        _in_blocks(objective, points, tolerance)
-        if small
-        else _in_turn(objective, points, leading[-1], tolerance)
-    )
+    if is_of_linear_network(objective) and _size_of_one(points) <= _SMALL:
+        rows = _in_blocks(objective, points, tolerance)
+    else:
+        rows = _in_turn(objective, points, leading[-1], tolerance)
     found = [row.reshape(leading) for row in rows]
     return SpectrumPath(found[0], found[1], found[2], found[3], found[4].astype(int))
 
@@ -96,12 +96,8 @@ def _leading_axes(objective: AbstractObjective, weights: ManyAnyWeights) -> tupl
     return leading.pop()
 
 
-def _multiplies_layers_first(objective: AbstractObjective) -> bool:
-    return isinstance(objective, Objective) and objective.network.linear is not None
-
-
 def _size_of_one(points: ManyAnyWeights) -> int:
-    return sum(array[0].size for array in jax.tree.leaves(points))
+    return sum(prod(array.shape[1:]) for array in jax.tree.leaves(points))
 
 
 class SpectrumObserver(eqx.Module):
