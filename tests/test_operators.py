@@ -100,6 +100,13 @@ def test_all_eigenvalues_can_be_asked_for_at_each_end():
     assert found.largest[0].matvecs == 7 + 2  # all directions, and two for the symmetry
 
 
+def test_whole_numbers_are_numbers():
+    weights = np.arange(-3, 5)
+    nothing = SymmetricOperator(lambda v: np.zeros(v.size, int), 60)
+    assert tw.sharpness(nothing).value == 0
+    np.testing.assert_allclose(dense_spectrum(np.diag(weights)), weights, atol=1e-14)
+
+
 def test_what_jax_can_trace_is_compiled_once(compilations):
     matrix = jnp.asarray(with_spectrum(np.linspace(-1, 2, 150), 0))
     operator = SymmetricOperator(lambda v: matrix @ v, 150, traceable=True)

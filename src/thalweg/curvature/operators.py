@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeGuard
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -149,7 +150,7 @@ class HessianOperator(AbstractSymmetricOperator):
     @property
     def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The number of weights."""
-        return ravel_pytree(self.weights)[0].size
+        return sum(array.size for array in jax.tree.leaves(self.weights))
 
     @override
     def __call__(self, vector: Vector) -> Vector:
@@ -242,15 +243,16 @@ def _require_square(what: str, shape: tuple[int, ...]) -> None:
 def products_of(operator: AbstractSymmetricOperator) -> Product:
     """The function v -> A v for NumPy's vectors, which looks at what it returns."""
     multiply = partial(_compiled, operator) if operator.traceable else operator
+    size = operator.size
 
     def product(vector: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
         image = np.asarray(multiply(vector))
-        if image.shape != (operator.size,) or image.dtype.kind not in "fiu":
+        if image.shape != (size,) or image.dtype.kind not in "fiu":
             raise InputError(
-                f"The operator must turn a vector of {operator.size} real numbers into another, "
-                f"got {described(image)}."
+                f"The operator must turn a vector of {size} real numbers into another, got "
+                f"{described(image)}."
             )
-        return finite(operator, image)
+        return finite(operator, image if image.dtype.kind == "f" else image.astype(float))
 
     return product
 
