@@ -95,10 +95,8 @@ def test_a_start_at_the_minimiser_is_reported(tmp_path):
             {"start.kind": "gaussian", "start.scale": 1e300},
             "`start.scale` = 1e\\+300; take a small",
         ),
-        (
-            {"data.matrix": [[1e200, 0.0]], "start.kind": "gaussian"},
-            "loss at the start must be fin",
-        ),
+        ({"start.norm": 1e200}, "loss at the start must be finite, got inf; take a smaller start"),
+        ({"data.matrix": [[1e200, 0.0]]}, "`phi` must be of a size between"),
     ],
 )
 def test_a_start_without_a_loss_is_refused(changes, sentence):

@@ -97,7 +97,8 @@ def require_ordinary(name: str, values: Any) -> None:
     """
     if is_traced(values):
         return
-    largest = np.max(np.abs(np.asarray(values, float)), initial=0.0)
+    array = np.asarray(values)
+    largest = max(float(np.max(array, initial=0)), -float(np.min(array, initial=0)))  # no copies
     if largest != 0 and not _SMALLEST <= largest <= _LARGEST:
         raise InputError(
             f"`{name}` must be of a size between {_SMALLEST:g} and {_LARGEST:g}, or zero, so that "
