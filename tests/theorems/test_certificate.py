@@ -211,6 +211,10 @@ def test_sides_that_differ_by_the_resolution_are_within_it():
     assert Claim("x <= 1.5", 1.0, 1.5, 0.5).holds_clearly
     broken = Claim("x <= 1", 2.0, 1.0, 0.5)
     assert broken.describe_sides(clearly=True) == "2 <= 1"  # not too close, but broken
+    assert Claim("x <= 1", 0.5, 1.0, 0.1).describe_sides(clearly=True) == "0.5 <= 1"
+    nothing = Claim("x <= 1", np.zeros(0), 1.0, np.zeros(0))
+    assert not nothing.holds
+    assert nothing.to_dict()["resolution"] == 0
     assert requirement("linear", True).margin == 0
     assert requirement("linear", False).margin == -1
 
