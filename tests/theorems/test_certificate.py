@@ -262,6 +262,8 @@ def test_strict_claims_are_those_whose_label_is():
     assert not rounded.fails
     assert not rounded.holds_clearly
     assert Claim("0 < c", 0.0, 5e-324).holds_clearly
+    assert not Claim("0 < c", 0.0, 0.5).fails
+    assert Claim("0 < c", 0.0, 0.5, 0.1).describe_sides() == "0 < 0.5"
     assert Claim("0 <= c", 0.0, 0.0).holds_clearly
 
 

@@ -168,8 +168,15 @@ def test_larger_steps_have_their_limits():
     fast = LargerSteps().check(replace(case, learning_rate=1.1 * rate))
     assert fast.verdict is Verdict.NOT_APPLICABLE
     np.testing.assert_allclose(fast.first_failure.margin, -np.log(1.1), rtol=1e-6)
-    uneven = LargerSteps().check(replace(case, weights=(1.5 * np.eye(2), np.eye(2) / 1.5)))
+    uneven, worse = (
+        LargerSteps().check(replace(case, weights=(share * np.eye(2), np.eye(2) / share)))
+        for share in (1.07, 1.08)
+    )
     assert uneven.first_failure.statement.startswith("kappa / 2 <= what the imbalance leaves")
+    assert worse.first_failure.statement.startswith("N (N - 1) / 2 imbalance(0)")
+    taken, square = map(float, worse.first_failure.worst())
+    assert square == pytest.approx(0.7655**2, rel=1e-3)  # c of the table
+    assert square < taken < 1.2 * square
     assert LargerSteps(kappa=3.0).check(case).first_failure.margin == -1  # only two layers
     assert LargerSteps(kappa=-1.0).check(case).verdict is Verdict.NOT_APPLICABLE
     away = LargerSteps().check(replace(case, weights=(-np.eye(2), np.eye(2))))
@@ -199,7 +206,8 @@ def test_very_unbalanced_layers_overflow_to_no_certificate():
     layers = [np.full((1, 1), 1e10), *[np.eye(1)] * 38, np.full((1, 1), 1e-10)]
     certificate = LargerSteps().check(case_of([1] * 41, 1.5 * np.eye(1), layers))
     assert certificate.verdict is Verdict.NOT_APPLICABLE
-    assert certificate.first_failure.margin == -np.inf
+    # M is at least the largest layer, the imbalance 1e20, c is one.
+    assert -np.inf < certificate.first_failure.margin < -800 * np.log(10)
 
 
 # --- fewer iterations --------------------------------------------------------------------------
