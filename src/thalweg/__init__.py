@@ -29,6 +29,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import measurement as measurement
     from thalweg import network as network
     from thalweg import objective as objective
+    from thalweg import optimisers as optimisers
     from thalweg import problem as problem
     from thalweg import solvers as solvers
     from thalweg import storage as _storage
@@ -91,6 +92,7 @@ _LATER = {
     "network": "network",
     "objective": "objective",
     "open": "storage:open_results",
+    "optimisers": "optimisers",
     "problem": "problem",
     "prove": "tubes:prove",
     "sharpness": "curvature:sharpness",

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, chained
-from thalweg._typing import Matrix, Scalar, Weights
+from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
@@ -143,7 +143,7 @@ def least_loss(objective: Objective) -> float:
 
 
 @checked
-def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
+def along(run: AbstractTrajectory, function: Callable[[AnyWeights], Any]) -> Any:
     """A function of a point, at each point that a run has recorded.
 
     Args:
@@ -154,18 +154,18 @@ def along(run: AbstractTrajectory, function: Callable[[Weights], Any]) -> Any:
     Returns:
         What the function gives, as NumPy arrays with the axes (*batch, times) in front.
     """
-    if not run.weights:
+    if not run.has_weights:
         raise InputError(
             "`along` needs the recorded weights, but this run kept only what `observe` returned; "
             "run it without `observe`."
         )
     lead = run.times.shape
-    points = tuple(
-        jnp.asarray(array).reshape(prod(lead), *array.shape[len(lead) :]) for array in run.weights
+    points = jax.tree.map(
+        lambda array: jnp.asarray(array).reshape(prod(lead), *array.shape[len(lead) :]), run.weights
     )
-    chunk = max(1, _NUMBERS_AT_ONCE // max(1, run.objective.network.size))
+    chunk = max(1, _NUMBERS_AT_ONCE // max(1, sum(map(prod, run.shapes()))))
 
-    def everywhere(weights: Weights) -> Any:
+    def everywhere(weights: AnyWeights) -> Any:
         return jax.lax.map(function, weights, batch_size=min(chunk, prod(lead)))
 
     results = jax.jit(everywhere)(points)

@@ -4,18 +4,23 @@ from math import prod
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, finite_weights, require_count, require_positive
+from thalweg._checks import InputError, require_count, require_positive
 from thalweg._shown import shown
-from thalweg._typing import ManyWeights, Weights
+from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.critical.predictions import STABILITY_LIMITS, Prediction, predictions
 from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
-from thalweg.objective import Objective
+from thalweg.dynamics.batch import Motion
+from thalweg.dynamics.descent import starts_of
+from thalweg.objective import AbstractObjective, Objective
+from thalweg.objective.base import shaped
+from thalweg.optimisers import PLAIN, as_optimiser
 
 _FINEST = 1e-9  # the relative width of an interval that rounding leaves room for
 _LEAST_SHARPNESS = 1e-6  # below it the start says nothing about where to look
@@ -31,7 +36,7 @@ class CriticalLearningRate(eqx.Module):
         uppers: for each start, the first rate above that fails; infinite where none did.
         isolated: for each start, rates above its bracket that train again: the edge is ragged.
         criterion: what it means to train.
-        predictions: what theory says.
+        predictions: what theory says; empty for other optimisers than plain descent.
     """
 
     lowers: Float[np.ndarray, "*starts"]
@@ -123,8 +128,8 @@ class CriticalLearningRate(eqx.Module):
 
 @checked
 def critical_learning_rate(
-    objective: Objective,
-    weights: ManyWeights,
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
     *,
     steps: int | None = None,
     time: float | None = None,
@@ -134,6 +139,7 @@ def critical_learning_rate(
     candidates: int = 8,
     around: float | None = None,
     certified: bool = True,
+    optimiser: Any = PLAIN,
 ) -> CriticalLearningRate:
     """The largest learning rate that still trains from each start, and the predictions for it.
 
@@ -153,53 +159,69 @@ def critical_learning_rate(
         time: the budget as learning rate x steps, so that slow rates have more of them.
         share: of the start's excess loss that may be left.
         minimum: the least value of the objective; if not given, what `measurement.least_loss`
-            knows, or else zero, below which no loss of this package is.
+            knows, or else zero, below which no loss of this package is. An objective of your own
+            needs it.
         precision: the relative width of a bracket at which the search ends.
         candidates: how many rates are tried at once from each start. For small networks eight cost
             as little as one; for large ones 1, which halves the bracket, is cheapest.
         around: where the search begins; where the flattest minimiser becomes unstable if not given.
         certified: ask theorems that need no run, too; they take some seconds.
+        optimiser: as of `descend`. Predictions are about plain descent: others get none.
     """
     if not precision >= _FINEST:
         raise InputError(f"`precision` must be at least {_FINEST:g}, got {precision:g}.")
     candidates = require_count("candidates", candidates)
     batch, starts = _starts(objective, weights)
     criterion = criterion_of(objective, share, minimum, steps, time)
+    first = jax.tree.map(lambda array: array[0], starts)
+    objective = shaped(objective, first)
+    motion = Motion(objective, as_optimiser(optimiser, first))
     if around is None:
-        around = _guess(objective, starts)
+        around = _guess(motion, starts)
     require_positive("around", around)
-    found = Search(objective, starts, criterion, candidates).run(float(around), precision)
+    found = Search(motion, starts, criterion, candidates).run(float(around), precision)
     lowers = np.asarray([each.lower for each in found])
     return CriticalLearningRate(
         lowers=lowers.reshape(batch),
         uppers=np.asarray([each.upper for each in found]).reshape(batch),
         isolated=tuple(each.isolated for each in found),
         criterion=criterion,
-        predictions=predictions(objective, starts, lowers, criterion, certified),
+        predictions=predictions(objective, starts, lowers, criterion, certified)
+        if motion.optimiser.plain
+        else (),
     )
 
 
-def _starts(objective: Objective, weights: Weights) -> tuple[tuple[int, ...], Weights]:
+def _starts(
+    objective: AbstractObjective, weights: AnyWeights
+) -> tuple[tuple[int, ...], AnyWeights]:
     """The batch's shape, and the starts along one axis."""
-    arrays = tuple(np.asarray(array) for array in finite_weights(weights))
-    objective.network.check(arrays)
-    pairs = list(zip(arrays, objective.network.shapes, strict=True))
-    leading = {array.shape[: array.ndim - len(shape)] for array, shape in pairs}
-    if len(leading) != 1:
-        raise InputError(f"All layers must share the batch axes, got {sorted(leading)}.")
-    batch = leading.pop()
+    batch, shapes, points = starts_of(objective, weights)
     if not prod(batch):
         raise InputError(f"`weights` must hold at least one start, got the batch axes {batch}.")
-    return batch, tuple(array.reshape(-1, *shape) for array, shape in pairs)
+    arrays, structure = jax.tree.flatten(points)
+    flat = [array.reshape(-1, *shape) for array, shape in zip(arrays, shapes, strict=True)]
+    return batch, structure.unflatten(flat)
 
 
-def _guess(objective: Objective, starts: Weights) -> float:
-    try:
-        return 2 / float(least_sharpness(objective).sharpness)
-    except InputError:  # it is about one output; any place will do
-        points = tuple(array[:, None] for array in starts)
-        steepest = float(np.nanmax(spectrum_along(objective, points).largest))
-        return 2 / steepest if steepest > _LEAST_SHARPNESS else 1.0
+def _guess(motion: Motion, starts: AnyWeights) -> float:
+    """Where a minimiser of a typical sharpness becomes unstable, or would for plain descent."""
+    sharpness = _typical_sharpness(motion.objective, starts)
+    if not sharpness > _LEAST_SHARPNESS:
+        return 1.0
+    limit = motion.optimiser.stability_limit(sharpness)
+    return 2 / sharpness if limit is None else float(limit)
+
+
+def _typical_sharpness(objective: AbstractObjective, starts: AnyWeights) -> float:
+    """That of the flattest minimiser, or else of the start."""
+    if isinstance(objective, Objective):
+        try:
+            return float(least_sharpness(objective).sharpness)
+        except InputError:  # it is about one output
+            pass
+    points = jax.tree.map(lambda array: array[:, None], starts)
+    return float(np.nanmax(spectrum_along(objective, points).largest))
 
 
 def _middle(values: Float[np.ndarray, "..."]) -> float:

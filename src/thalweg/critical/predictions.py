@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from thalweg._checks import InputError
-from thalweg._typing import Weights
+from thalweg._typing import AnyWeights, Weights
 from thalweg.critical.search import Criterion, budget_steps
 from thalweg.curvature.minimisers import (
     balanced_sharpness,
@@ -26,7 +27,7 @@ from thalweg.curvature.minimisers import (
 )
 from thalweg.curvature.path import spectrum_along
 from thalweg.dynamics import descend, nothing
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.theorems import Case
 from thalweg.theorems.certificate import Question
 from thalweg.theorems.convergence import LinearRate
@@ -66,15 +67,17 @@ class Prediction:
 
 
 def predictions(
-    objective: Objective,
-    starts: Weights,
+    objective: AbstractObjective,
+    starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
     certified: bool,
 ) -> tuple[Prediction, ...]:
-    """All predictions, for starts along one leading axis."""
-    found = [*_of_minimisers(objective), *_of_runs(objective, starts, lowers, criterion)]
-    if certified:
+    """All predictions, for starts along one leading axis; most are about networks on problems."""
+    known = isinstance(objective, Objective)
+    found = list(_of_minimisers(objective)) if known else []
+    found += _of_runs(objective, starts, lowers, criterion)
+    if certified and known:
         found += _of_theorems(objective, starts, criterion)
     return tuple(found)
 
@@ -123,15 +126,13 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
 
 
 def _of_runs(
-    objective: Objective,
-    starts: Weights,
+    objective: AbstractObjective,
+    starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
 ) -> Iterator[Prediction]:
     limits, arrived = _slow_limits(objective, starts, lowers, criterion)
-    together = tuple(
-        np.stack([np.asarray(s), e], axis=1) for s, e in zip(starts, limits, strict=True)
-    )
+    together = jax.tree.map(lambda s, e: np.stack([np.asarray(s), e], axis=1), starts, limits)
     sharpness = spectrum_along(objective, together).largest
     sharpness = np.where(sharpness > 0, sharpness, np.nan)
     at_end = np.where(arrived, 2 / sharpness[:, 1], np.nan)
@@ -150,11 +151,11 @@ def _of_runs(
 
 
 def _slow_limits(
-    objective: Objective,
-    starts: Weights,
+    objective: AbstractObjective,
+    starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
-) -> tuple[tuple[np.ndarray, ...], Bool[np.ndarray, " starts"]]:
+) -> tuple[AnyWeights, Bool[np.ndarray, " starts"]]:
     """Where slow descent ends, and whether that is a minimiser.
 
     It stands for the gradient flow, whose limit it approaches like the learning rate, and costs one
@@ -165,7 +166,7 @@ def _slow_limits(
     steps = max(_SLOWER * budget_steps(criterion, float(rate)) for rate in slow * _SLOWER)
     part = max(1, steps // _PARTS)
     excess = np.asarray([float(objective(one)) for one in _each(starts)]) - criterion.minimum
-    left, ends = excess, tuple(np.asarray(array) for array in starts)
+    left, ends = excess, jax.tree.map(np.asarray, starts)
     for _ in range(_PARTS):
         run = descend(
             objective, ends, learning_rate=slow, steps=part, record_every=part, observe=nothing
@@ -176,10 +177,10 @@ def _slow_limits(
     return ends, trained & (left <= _SETTLED * excess)
 
 
-def _each(starts: Weights) -> Iterator[Weights]:
+def _each(starts: AnyWeights) -> Iterator[AnyWeights]:
     """The starts one by one."""
-    for index in range(starts[0].shape[0]):
-        yield tuple(jnp.asarray(array[index]) for array in starts)
+    for index in range(jax.tree.leaves(starts)[0].shape[0]):
+        yield jax.tree.map(lambda array, place=index: jnp.asarray(array[place]), starts)
 
 
 # --- theorems ------------------------------------------------------------------------------------

@@ -9,14 +9,16 @@ from math import isnan
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from thalweg._checks import InputError, require_count, require_positive
-from thalweg._typing import Weights
+from thalweg._checks import InputError, described, require_count, require_positive
+from thalweg._typing import AnyWeights
 from thalweg.dynamics import descend, nothing
+from thalweg.dynamics.batch import Motion
 from thalweg.measurement import least_loss
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 
 SCAN_RATIO = 2.0
 """From one rate to the next while no bracket is known."""
@@ -101,13 +103,11 @@ def bracket(rates: Float[np.ndarray, " rates"], trained: Bool[np.ndarray, " rate
 class Search:
     """All rates tried so far from every start, and which of them trained."""
 
-    def __init__(
-        self, objective: Objective, starts: Weights, criterion: Criterion, candidates: int
-    ):
+    def __init__(self, motion: Motion, starts: AnyWeights, criterion: Criterion, candidates: int):
         """Take the starts along one axis; `candidates` rates are tried at once from each."""
-        self.objective, self.starts, self.criterion = objective, starts, criterion
+        self.motion, self.starts, self.criterion = motion, starts, criterion
         self.candidates = require_count("candidates", candidates)
-        count = starts[0].shape[0]
+        count = jax.tree.leaves(starts)[0].shape[0]
         self.rates: list[list[float]] = [[] for _ in range(count)]
         self.trained: list[list[bool]] = [[] for _ in range(count)]
 
@@ -143,8 +143,8 @@ class Search:
         return np.geomspace(found.lower, found.upper, self.candidates + 2)[1:-1]
 
     def _try(self, places: list[int], rates: list[np.ndarray]) -> None:
-        chosen = tuple(array[np.asarray(places)][:, None] for array in self.starts)
-        trained = trains(self.objective, chosen, np.stack(rates), self.criterion)
+        chosen = jax.tree.map(lambda array: array[np.asarray(places)][:, None], self.starts)
+        trained = trains(self.motion, chosen, np.stack(rates), self.criterion)
         for place, values, answers in zip(places, rates, trained, strict=True):
             self.rates[place] += values.tolist()
             self.trained[place] += answers.tolist()
@@ -159,7 +159,7 @@ def _is_wide(found: Bracket, precision: float) -> bool:
 
 
 def trains(
-    objective: Objective, weights: Weights, rates: Rates, criterion: Criterion
+    motion: Motion, weights: AnyWeights, rates: Rates, criterion: Criterion
 ) -> Bool[np.ndarray, "starts rates"]:
     """Whether descent trains, for starts with one more axis of length one, and their rates."""
     own = criterion.steps_at(rates)
@@ -172,8 +172,9 @@ def trains(
     # Odd, so that an oscillation from step to step is seen on both sides.
     every = max(1, int(own.min()) // _RECORDS) | 1
     run = descend(
-        objective, weights, learning_rate=rates, steps=steps, record_every=every, observe=nothing
-    )
+        motion.objective, weights, learning_rate=rates, steps=steps, record_every=every,
+        optimiser=motion.optimiser, observe=nothing,
+    )  # fmt: skip
     excess = run.loss - criterion.minimum
     last = (run.steps > (1 - _LAST_SHARE) * own[..., None] - every) & (run.steps <= own[..., None])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -182,7 +183,7 @@ def trains(
 
 
 def criterion_of(
-    objective: Objective, share: float, minimum: Any, steps: Any, time: Any
+    objective: AbstractObjective, share: float, minimum: Any, steps: Any, time: Any
 ) -> Criterion:
     """The criterion, checked."""
     require_positive("share", share)
@@ -197,15 +198,23 @@ def criterion_of(
     else:
         require_positive("time", time)
         time = float(time)
-    if minimum is None:
-        if float(objective.weight_decay) > 0:
-            raise InputError(
-                "`minimum` must be given where there is weight decay, which moves it; e.g. the "
-                "last loss of a long flow."
-            )
-        known = least_loss(objective)
-        minimum = 0.0 if isnan(known) else known
-    return Criterion(float(minimum), float(share), steps, time)
+    least = _least(objective) if minimum is None else float(minimum)
+    return Criterion(least, float(share), steps, time)
+
+
+def _least(objective: AbstractObjective) -> float:
+    if not isinstance(objective, Objective):  # a loss on data has a least value, others may not
+        raise InputError(
+            "`minimum` must be given for an objective that is no network on a problem, got "
+            f"{described(objective)}; 0 will do where no value is below."
+        )
+    if float(objective.weight_decay) > 0:
+        raise InputError(
+            "`minimum` must be given where there is weight decay, which moves it; e.g. the "
+            "last loss of a long flow."
+        )
+    known = least_loss(objective)
+    return 0.0 if isnan(known) else known
 
 
 def budget_steps(criterion: Criterion, rate: float) -> int:

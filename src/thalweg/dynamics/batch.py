@@ -2,8 +2,8 @@
 
 Runs are laid side by side in *lanes* along the last axis of each array and advance in lockstep; a
 full set of lanes is a block, and each core works on one block at a time. How many lanes a block has
-depends on the objective alone, and a block that is not full is padded: so one compiled loop serves
-every batch, and a run's numbers do not depend on its company, not to the last bit.
+depends on the objective and its weights' shapes alone, and a block that is not full is padded: so
+one compiled loop serves every batch, and a run's numbers are bitwise independent of the batch.
 """
 
 import os
@@ -12,6 +12,7 @@ import time as clock
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import equinox as eqx
@@ -22,12 +23,11 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._checks import InputError
 from thalweg._sizes import NUMBER, require_memory
-from thalweg._typing import Weights
-from thalweg.dynamics.trajectory import Recorded
-from thalweg.network import LinearNetwork
-from thalweg.objective import Objective
+from thalweg._typing import AnyWeights
+from thalweg.objective import AbstractObjective
+from thalweg.optimisers import AbstractOptimiser
 
-Observe = Callable[[Weights], Any]
+Observe = Callable[[AnyWeights], Any]
 """A function of one network's weights; one with a method `in_lanes` is given a whole block."""
 Progress = Callable[[int, int], None]
 
@@ -38,61 +38,84 @@ RECORD_LIMIT = 8 * 2**30
 # enough for SIMD (measured: 64 to 128 are alike, 200 is four times slower). Other networks gain
 # little from company: their products are called one by one. A large one fills the machine alone.
 _LINEAR_LANES, _OTHER_LANES = 100, 8
-_WIDEST_IN_LANES, _LARGEST_IN_LANES = 32, 200_000
+_WIDEST_IN_LANES, _MOST_OPERATIONS_IN_LANES = 32, 1_200_000
 _CALL_SECONDS = 0.5  # how long one compiled call may take before interrupts and progress get a turn
 _BUFFER_BYTES = 4 * 2**20  # what one compiled call may record before it is copied out
 
 
-def lanes_of(objective: Objective) -> int:
-    """How many runs share a block; a function of the objective alone, see above."""
-    network = objective.network
-    if isinstance(network, LinearNetwork):
-        return _LINEAR_LANES if max(network.widths) <= _WIDEST_IN_LANES else 1
-    work = network.size * objective.problem.inputs.shape[0]
-    return _OTHER_LANES if work <= _LARGEST_IN_LANES else 1
+def lanes_of(objective: AbstractObjective, weights: AnyWeights = None) -> int:
+    """How many runs share a block; a function of the objective and its weights' shapes alone."""
+    linear = objective.linear
+    if linear is not None:
+        return _LINEAR_LANES if max(linear.widths) <= _WIDEST_IN_LANES else 1
+    return _OTHER_LANES if objective.operations(weights) <= _MOST_OPERATIONS_IN_LANES else 1
 
 
-def block_operations(objective: Objective, alone: bool = False) -> int:
+def block_operations(
+    objective: AbstractObjective, weights: AnyWeights = None, *, alone: bool = False
+) -> int:
     """Roughly how many operations a step takes: of a whole block, or of one network alone."""
-    network, problem = objective.network, objective.problem
-    outputs, features = problem.shape
-    linear = isinstance(network, LinearNetwork)
-    rows = min(outputs, features) if linear else problem.inputs.shape[0]
-    lanes = 1 if alone else lanes_of(objective)
-    # A product takes two operations per number, there are three for each layer; calls cost too, and
-    # where a step is a few products of large matrices with vectors, so does reading the matrices.
-    each = 6 * network.size * rows + 6 * outputs * features**2 * linear
-    return lanes * each + 2_000 * network.depth + (30 * network.size if lanes == 1 else 0)
+    depth, size = counts_of(objective, weights)
+    lanes = 1 if alone else lanes_of(objective, weights)
+    # Calls cost too, and where a step is a few products of large matrices with vectors, so does
+    # reading the matrices.
+    return lanes * objective.operations(weights) + 2_000 * depth + (30 * size if lanes == 1 else 0)
+
+
+def counts_of(objective: AbstractObjective, weights: AnyWeights = None) -> tuple[int, int]:
+    """How many arrays and how many numbers are trained; a network knows without its weights."""
+    arrays = jax.tree.leaves(weights)
+    shapes = [array.shape for array in arrays] if arrays else objective.shapes
+    return len(shapes), sum(map(prod, shapes))
 
 
 # --- the compiled loop ---------------------------------------------------------------------------
 
 
 class _State(eqx.Module):
-    """A block in flight: weights with the lanes last, and how many steps began at a finite loss."""
+    """A block in flight, with the lanes last.
 
-    weights: Weights
+    Attributes:
+        weights: the weights.
+        memory: what the optimiser keeps from step to step.
+        survived: how many steps began at a finite loss.
+    """
+
+    weights: AnyWeights
+    memory: Any
     survived: Int[Array, " lanes"]
 
 
-def _value_and_gradient(objective: Objective, weights: Weights) -> tuple[Array, Weights]:
-    if weights[0].shape[-1] > 1:
+class Motion(eqx.Module):
+    """What is descended, and how."""
+
+    objective: AbstractObjective
+    optimiser: AbstractOptimiser
+
+
+def _value_and_gradient(
+    objective: AbstractObjective, weights: AnyWeights
+) -> tuple[Array, AnyWeights]:
+    if jax.tree.leaves(weights)[0].shape[-1] > 1:
         return objective.value_and_gradient_in_lanes(weights)
-    value, slopes = objective.value_and_gradient(tuple(array[..., 0] for array in weights))
-    return value[None], tuple(slope[..., None] for slope in slopes)
+    one = jax.tree.map(lambda array: array[..., 0], weights)
+    value, slopes = objective.value_and_gradient(one)
+    return value[None], jax.tree.map(lambda slope: slope[..., None], slopes)
 
 
-def _step(objective: Objective, rates: Array, state: _State) -> tuple[Array, _State]:
-    value, slopes = _value_and_gradient(objective, state.weights)
-    moved = tuple(w - rates * s for w, s in zip(state.weights, slopes, strict=True))
-    return value, _State(moved, state.survived + jnp.isfinite(value))
+def _step(motion: Motion, rates: Array, state: _State) -> tuple[Array, _State]:
+    value, slopes = _value_and_gradient(motion.objective, state.weights)
+    in_lanes = jax.vmap(motion.optimiser.direction, in_axes=-1, out_axes=-1)
+    direction, memory = in_lanes(slopes, state.memory, state.weights)
+    moved = jax.tree.map(lambda w, d: w - rates.astype(w.dtype) * d, state.weights, direction)
+    return value, _State(moved, memory, state.survived + jnp.isfinite(value))
 
 
-def _steps(objective: Objective, rates: Array, state: _State, count: Array) -> _State:
+def _steps(motion: Motion, rates: Array, state: _State, count: Array) -> _State:
     """Many steps. Two in one round of the loop spare XLA a copy of all weights: 1.4 x faster."""
 
     def one(_: Array, state: _State) -> _State:
-        return _step(objective, rates, state)[1]
+        return _step(motion, rates, state)[1]
 
     def two(index: Array, state: _State) -> _State:
         return one(index, one(index, state))
@@ -101,7 +124,7 @@ def _steps(objective: Objective, rates: Array, state: _State, count: Array) -> _
     return jax.lax.fori_loop(0, count % 2, one, state)
 
 
-def _observation(observe: Observe | None, weights: Weights) -> Any:
+def _observation(observe: Observe | None, weights: AnyWeights) -> Any:
     if observe is None:
         return weights
     together = getattr(observe, "in_lanes", jax.vmap(observe, in_axes=-1, out_axes=-1))
@@ -110,7 +133,7 @@ def _observation(observe: Observe | None, weights: Weights) -> Any:
 
 @eqx.filter_jit
 def _advance(
-    objective: Objective,
+    motion: Motion,
     observe: Observe | None,
     rates: Float[Array, " lanes"],
     state: _State,
@@ -124,17 +147,17 @@ def _advance(
         state, (losses, observations) = carry
         seen = _observation(observe, state.weights)
         observations = jax.tree.map(lambda b, o: b.at[index].set(o), observations, seen)
-        value, state = _step(objective, rates, state)  # the loss comes with the gradient
+        value, state = _step(motion, rates, state)  # the loss comes with the gradient
         losses = losses.at[index].set(value)
-        return _steps(objective, rates, state, inner - 1), (losses, observations)
+        return _steps(motion, rates, state, inner - 1), (losses, observations)
 
     return jax.lax.fori_loop(0, count, record_and_go, (state, buffers))
 
 
 @eqx.filter_jit
-def _look(objective: Objective, observe: Observe | None, state: _State) -> tuple[Any, Array]:
+def _look(motion: Motion, observe: Observe | None, state: _State) -> tuple[Any, Array]:
     """What there is to record at the last step, and how many steps had a finite loss with it."""
-    value, _ = _value_and_gradient(objective, state.weights)
+    value, _ = _value_and_gradient(motion.objective, state.weights)
     return (value, _observation(observe, state.weights)), state.survived + jnp.isfinite(value)
 
 
@@ -147,7 +170,7 @@ class Kept(eqx.Module):
     loss: Float[np.ndarray, "*runs times"]
     observed: Any
     divergence_step: Int[np.ndarray, "*runs"]
-    final: Recorded
+    final: AnyWeights
 
 
 @dataclass(frozen=True)
@@ -164,17 +187,19 @@ class Recorder:
     @classmethod
     def for_runs(
         cls,
-        objective: Objective,
-        starts: Recorded,
+        objective: AbstractObjective,
+        starts: AnyWeights,
         observe: Observe | None,
         steps: int,
         record_every: int,
     ) -> "Recorder":
         """Make room for the records of these runs, or say that there is none."""
-        lanes, runs = lanes_of(objective), starts[0].shape[0]
+        arrays = jax.tree.leaves(starts)
+        one_start = jax.tree.map(lambda array: array[0], starts)
+        lanes, runs = lanes_of(objective, one_start), arrays[0].shape[0]
         records = -(-steps // record_every) + 1  # multiples below the last step, and that one
-        dtype = starts[0].dtype
-        block = tuple(jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype) for a in starts)
+        dtype = np.result_type(*arrays)
+        block = jax.tree.map(lambda a: jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype), starts)
         seen = jax.eval_shape(lambda weights: _observation(observe, weights), block)
         one = (jax.ShapeDtypeStruct((lanes,), dtype), seen)
         nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
@@ -202,7 +227,7 @@ class Recorder:
             loss=room(one[0]),
             observed=jax.tree.map(room, one[1]),
             divergence_step=np.empty(runs, int),
-            final=tuple(np.empty_like(array) for array in starts),
+            final=jax.tree.map(np.empty_like, starts),
         )
         recorded = np.append(np.arange(0, steps, record_every), steps)
         return cls(recorded, record_every, observe, lanes, kept, buffers)
@@ -232,8 +257,8 @@ class _Meter:
 
 
 def run_blocks(
-    objective: Objective,
-    starts: Recorded,
+    motion: Motion,
+    starts: AnyWeights,
     rates: Float[np.ndarray, " runs"],
     recorder: Recorder,
     progress: Progress | None,
@@ -245,7 +270,7 @@ def run_blocks(
     with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1)) as pool:
         try:
             work = [
-                pool.submit(_run_block, objective, starts, rates, recorder, block, meter)
+                pool.submit(_run_block, motion, starts, rates, recorder, block, meter)
                 for block in blocks
             ]
             for future in work:
@@ -256,8 +281,8 @@ def run_blocks(
 
 
 def _run_block(
-    objective: Objective,
-    starts: Recorded,
+    motion: Motion,
+    starts: AnyWeights,
     rates: Float[np.ndarray, " runs"],
     recorder: Recorder,
     runs: slice,
@@ -266,8 +291,9 @@ def _run_block(
     """Run one block from start to end, recording as it goes."""
     real, lanes = runs.stop - runs.start, recorder.lanes
     places = np.minimum(np.arange(runs.start, runs.start + lanes), runs.stop - 1)  # pad: last run
-    weights = tuple(jnp.asarray(np.moveaxis(array[places], 0, -1)) for array in starts)
-    state = _State(weights, jnp.zeros(lanes, int))
+    weights = jax.tree.map(lambda array: jnp.asarray(np.moveaxis(array[places], 0, -1)), starts)
+    memory = jax.vmap(motion.optimiser.init, in_axes=-1, out_axes=-1)(weights)
+    state = _State(weights, memory, jnp.zeros(lanes, int))
     lane_rates = jnp.asarray(rates[places])
     capacity = recorder.buffers[0].shape[0]
     pace = _Pace(int(recorder.steps[-1]), recorder.record_every, capacity)
@@ -275,19 +301,20 @@ def _run_block(
         if meter.stopped.is_set():
             return
         state, records = _advance(
-            objective, recorder.observe, lane_rates, state, recorder.buffers,
+            motion, recorder.observe, lane_rates, state, recorder.buffers,
             jnp.asarray(inner), jnp.asarray(count),
         )  # fmt: skip
         if first is not None:
             recorder.write(runs, first, count, records)
         state.survived.block_until_ready()
         meter.add(real * inner * count)
-    last, survived = _look(objective, recorder.observe, state)
+    last, survived = _look(motion, recorder.observe, state)
     last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
     recorder.write(runs, recorder.steps.size - 1, 1, last)
     survived = np.asarray(survived)[:real]  # all steps and the last look, or up to the divergence
     recorder.kept.divergence_step[runs] = np.where(survived > recorder.steps[-1], -1, survived)
-    for room, array in zip(recorder.kept.final, state.weights, strict=True):
+    ends = (jax.tree.leaves(tree) for tree in (recorder.kept.final, state.weights))
+    for room, array in zip(*ends, strict=True):
         room[runs] = np.moveaxis(np.asarray(array), -1, 0)[:real]
 
 

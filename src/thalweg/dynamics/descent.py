@@ -1,6 +1,8 @@
 """Gradient descent, one compiled loop for a whole batch of runs.
 
-    weights_{k+1} = weights_k - learning_rate * gradient(weights_k),    time t = learning_rate * k.
+    weights_{k+1} = weights_k - learning_rate * direction_k,    time t = learning_rate * k,
+
+where the direction is the gradient, or what another optimiser makes of it (`optimisers`).
 
 A run that diverges goes on as NaN and disturbs nobody; its numbers, and those of all others, are
 the same to the last bit as if each had run alone.
@@ -16,48 +18,62 @@ from jaxtyping import Float, Int
 from typing_extensions import override
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, as_array, finite_weights, require_count, require_positive
+from thalweg._checks import (
+    InputError,
+    as_array,
+    described,
+    finite_weights,
+    require_count,
+    require_positive,
+)
 from thalweg._sizes import compiling_seconds, computing_seconds, require_time
-from thalweg._typing import ManyWeights, Weights
+from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.batch import (
+    Motion,
     Observe,
     Progress,
     Recorder,
     block_operations,
+    counts_of,
     lanes_of,
     run_blocks,
 )
-from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
-from thalweg.objective import Objective
+from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.objective import AbstractObjective, Objective
+from thalweg.optimisers import PLAIN, AbstractOptimiser, as_optimiser
 
 
 class Descent(AbstractTrajectory):
-    """A recorded run of gradient descent, or a batch of them.
+    """A recorded run of descent, or a batch of them.
 
     Attributes:
         objective: what was descended.
         learning_rate: one per run.
         steps: the recorded steps, the same for all runs.
-        times: learning_rate * step.
-        weights: the weights at the recorded steps; empty where `observe` was given.
+        times: learning_rate * step, which is the flow's time for plain descent alone: momentum
+            beta travels as far in 1 - beta of it.
+        weights: the weights at the recorded steps, in the structure that the objective takes;
+            empty where `observe` was given.
         loss: f at the recorded steps.
         observed: what `observe` returned at the recorded steps, if it was given.
         divergence_step: the first step at which f is not finite; -1 where there is none.
+        optimiser: how the gradient was used.
     """
 
-    objective: Objective
+    objective: AbstractObjective
     learning_rate: Float[np.ndarray, "*batch"]
     steps: Int[np.ndarray, " times"]
     times: Float[np.ndarray, "*batch times"]
-    weights: Recorded
+    weights: AnyWeights
     loss: Float[np.ndarray, "*batch times"]
     observed: Any
     divergence_step: Int[np.ndarray, "*batch"]
-    _final: Recorded
+    _final: AnyWeights
+    optimiser: AbstractOptimiser = PLAIN
 
     @property
     @override
-    def final(self) -> Recorded:
+    def final(self) -> AnyWeights:
         return self._final
 
     @property
@@ -75,7 +91,7 @@ class Descent(AbstractTrajectory):
             self.steps[index],
             np.take(self.times, index, axis=axis),
             np.take(self.loss, index, axis=axis),
-            tuple(np.take(array, index, axis=axis) for array in self.weights),
+            jax.tree.map(lambda array: np.take(array, index, axis=axis), self.weights),
         )
         return eqx.tree_at(lambda run: (run.steps, run.times, run.loss, run.weights), self, chosen)
 
@@ -99,19 +115,35 @@ class Descent(AbstractTrajectory):
         return index
 
 
-def nothing(weights: Weights) -> tuple[()]:
+def plain_objective(run: Descent, what: str) -> Objective:
+    """What a run descended, for that which only speaks of plain descent of a network's loss."""
+    if not run.optimiser.plain:
+        raise InputError(
+            f"{what} is about plain gradient descent, got a run of "
+            f"{type(run.optimiser).__name__}; descend without `optimiser`."
+        )
+    if not isinstance(run.objective, Objective):
+        raise InputError(
+            f"{what} is about networks on problems, tw.Objective(network, problem), got a run on "
+            f"{described(run.objective)}."
+        )
+    return run.objective
+
+
+def nothing(weights: AnyWeights) -> tuple[()]:
     """To be observed where only the loss counts: no weights are kept along the way."""
     return ()
 
 
 @checked
 def descend(
-    objective: Objective,
-    weights: ManyWeights,
+    objective: AbstractObjective,
+    weights: ManyAnyWeights,
     *,
     learning_rate: Any,
     steps: Any,
     record_every: Any = 1,
+    optimiser: Any = PLAIN,
     observe: Observe | None = None,
     progress: Progress | None = None,
 ) -> Descent:
@@ -119,11 +151,14 @@ def descend(
 
     Args:
         objective: what to descend.
-        weights: the start; leading axes that all layers share are batch axes.
+        weights: the start, a pytree that the objective takes; leading axes that all its arrays
+            share are batch axes, where the objective declares its `shapes`.
         learning_rate: a number or an array; its axes broadcast against the batch axes, so a grid
             is `learning_rate[:, None]` against starts with one batch axis.
         steps: how many steps to take.
         record_every: record at step 0, at every multiple of this, and at the last step.
+        optimiser: what makes a direction of the gradient, one of `tw.optimisers` or an optax
+            transformation without a learning rate, such as optax.scale_by_rms().
         observe: record this function of the weights instead of the weights. A function that is
             defined anew at each call is compiled anew. One with a method `in_lanes` (such as
             `curvature.SpectrumObserver`) is given many networks at once, along the last axis.
@@ -133,9 +168,11 @@ def descend(
     record_every = require_count("record_every", record_every)
     require_positive("learning_rate", learning_rate)
     batch, starts, rates = _side_by_side(objective, weights, learning_rate)
-    _require_time(objective, rates.size, steps)
+    first = jax.tree.map(lambda array: array[0], starts)
+    optimiser = as_optimiser(optimiser, first)
+    _require_time(objective, first, rates.size, steps)
     recorder = Recorder.for_runs(objective, starts, observe, steps, record_every)
-    run_blocks(objective, starts, rates, recorder, progress)
+    run_blocks(Motion(objective, optimiser), starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
     rates = rates.reshape(batch)
     return Descent(
@@ -148,44 +185,57 @@ def descend(
         observed=None if observe is None else unflat.observed,
         divergence_step=unflat.divergence_step,
         _final=unflat.final,
+        optimiser=optimiser,
     )
 
 
-def _require_time(objective: Objective, runs: int, steps: int) -> None:
-    blocks = -(-runs // lanes_of(objective))
+def _require_time(objective: AbstractObjective, start: AnyWeights, runs: int, steps: int) -> None:
+    blocks = -(-runs // lanes_of(objective, start))
     require_time(
         f"{runs} runs of {steps} steps",
-        compiling_seconds(objective.network.depth)
-        + computing_seconds(steps * blocks * block_operations(objective)),
+        compiling_seconds(counts_of(objective, start)[0])
+        + computing_seconds(steps * blocks * block_operations(objective, start)),
         "lower `steps`, or take a smaller network",
     )
 
 
 def _side_by_side(
-    objective: Objective, weights: Weights, learning_rate: Any
-) -> tuple[tuple[int, ...], Recorded, Float[np.ndarray, " runs"]]:
+    objective: AbstractObjective, weights: AnyWeights, learning_rate: Any
+) -> tuple[tuple[int, ...], AnyWeights, Float[np.ndarray, " runs"]]:
     """The batch's shape, and its starts and learning rates along one axis of runs."""
-    arrays = tuple(np.asarray(array) for array in finite_weights(weights))
-    objective.network.check(arrays)
-    rates = np.asarray(learning_rate, dtype=arrays[0].dtype)
-    leading = [
-        array.shape[: array.ndim - len(shape)]
-        for array, shape in zip(arrays, objective.network.shapes, strict=True)
-    ]
-    if len(set(leading)) != 1:
-        raise InputError(f"All layers must share the batch axes, got {leading}.")
+    leading, shapes, points = starts_of(objective, weights)
+    arrays, structure = jax.tree.flatten(points)
+    rates = np.asarray(learning_rate, dtype=np.result_type(*arrays))
     try:
-        batch = np.broadcast_shapes(rates.shape, leading[0])
+        batch = np.broadcast_shapes(rates.shape, leading)
     except ValueError as error:
         raise InputError(
             f"`learning_rate` with shape {rates.shape} must broadcast against the batch axes "
-            f"{leading[0]} of the weights; for a grid give learning_rate[:, None]."
+            f"{leading} of the weights; for a grid give learning_rate[:, None]."
         ) from error
     runs = prod(batch)
     if not runs:
         raise InputError(f"There must be at least one run, got the batch axes {batch}.")
-    starts = tuple(
+    starts = [
         np.broadcast_to(array, (*batch, *shape)).reshape(runs, *shape)
-        for array, shape in zip(arrays, objective.network.shapes, strict=True)
-    )
-    return batch, starts, np.broadcast_to(rates, batch).reshape(runs)
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    return batch, structure.unflatten(starts), np.broadcast_to(rates, batch).reshape(runs)
+
+
+def starts_of(
+    objective: AbstractObjective, weights: AnyWeights
+) -> tuple[tuple[int, ...], list[tuple[int, ...]], AnyWeights]:
+    """The batch axes, the shapes of one start's arrays, and all as finite NumPy arrays."""
+    points = jax.tree.map(np.asarray, finite_weights(weights))
+    objective.check(points)
+    arrays, structure = jax.tree.flatten(points)
+    if objective.shapes is None:  # then there is one start, whatever its shapes are
+        return (), [array.shape for array in arrays], points
+    shapes = structure.flatten_up_to(objective.shapes)
+    leading = [
+        array.shape[: array.ndim - len(shape)] for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    if len(set(leading)) != 1:
+        raise InputError(f"All layers must share the batch axes, got {leading}.")
+    return leading[0], shapes, points

@@ -14,18 +14,21 @@ can leading batch axes be told from the weights' own.
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_tree, require_alike, require_tree_shapes
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, Scalar
+from thalweg.network import LinearNetwork
 
 DENSE_LIMIT = 6000
 """Above this many weights a dense Hessian (288 MB) is refused."""
@@ -54,6 +57,17 @@ class AbstractObjective(eqx.Module):
     def smooth(self) -> bool:
         """Whether the gradient is continuous; a (leaky) ReLU network's is not."""
         return True
+
+    @property
+    def linear(self) -> LinearNetwork | None:
+        """The linear network whose weights these are; None where there is none."""
+        return None
+
+    def operations(self, weights: AnyWeights) -> int:
+        """Roughly how many additions and multiplications a gradient takes, by XLA's own count."""
+        shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), weights)
+        cost = jax.jit(lambda point: self.value_and_gradient(point)).lower(shapes).cost_analysis()
+        return int((cost or {}).get("flops", 0))
 
     @checked
     def value_and_gradient(self, weights: AnyWeights) -> tuple[Scalar, AnyWeights]:
@@ -112,3 +126,46 @@ class AbstractObjective(eqx.Module):
 def floating(weights: AnyWeights) -> AnyWeights:
     """The weights as floating JAX arrays, which can be differentiated."""
     return jax.tree.map(lambda array: jnp.asarray(array, jnp.result_type(array, float)), weights)
+
+
+def shaped(objective: AbstractObjective, weights: AnyWeights) -> AbstractObjective:
+    """The same objective, which takes weights of these shapes if it has not declared others."""
+    if objective.shapes is not None:
+        return objective
+    return _Shaped(objective, jax.tree.map(np.shape, weights))
+
+
+@final
+class _Shaped(AbstractObjective):
+    """An objective with shapes, so that batch axes can be told apart."""
+
+    objective: AbstractObjective
+    _shapes: Any
+
+    @property
+    @override
+    def shapes(self) -> Any:
+        return self._shapes
+
+    @property
+    @override
+    def smooth(self) -> bool:
+        return self.objective.smooth
+
+    @override
+    def __call__(self, weights: AnyWeights) -> Scalar:
+        return self.objective(weights)
+
+    @override
+    def value_and_gradient(self, weights: AnyWeights) -> tuple[Scalar, AnyWeights]:
+        return self.objective.value_and_gradient(weights)
+
+    @override
+    def value_and_gradient_in_lanes(
+        self, weights: AnyWeights
+    ) -> tuple[Float[Array, " lanes"], AnyWeights]:
+        return self.objective.value_and_gradient_in_lanes(weights)
+
+    @override
+    def hvp(self, weights: AnyWeights, direction: AnyWeights) -> AnyWeights:
+        return self.objective.hvp(weights, direction)

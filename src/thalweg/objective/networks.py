@@ -14,7 +14,7 @@ from typing_extensions import override
 from thalweg._arguments import as_layers, checked
 from thalweg._checks import InputError, as_floating, described, is_traced, require_ordinary
 from thalweg._typing import Scalar, Weights
-from thalweg.network import AbstractNetwork
+from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective.base import AbstractObjective, floating
 from thalweg.problem import AbstractProblem
 
@@ -50,6 +50,19 @@ class Objective(AbstractObjective):
     def smooth(self) -> bool:
         return self.network.smooth
 
+    @property
+    @override
+    def linear(self) -> LinearNetwork | None:
+        return self.network.linear
+
+    @override
+    def operations(self, weights: Any = None) -> int:
+        # A product takes two operations per number, there are three for each layer.
+        outputs, features = self.problem.shape
+        if self.linear is None:
+            return 6 * self.network.size * self.problem.inputs.shape[0]
+        return 6 * self.network.size * min(outputs, features) + 6 * outputs * features**2
+
     @override
     def as_weights(self, weights: Any, *, name: str = "weights", many: bool = True) -> Weights:
         layers = as_layers(name, weights)
@@ -64,7 +77,7 @@ class Objective(AbstractObjective):
     @override
     def __call__(self, weights: Weights) -> Scalar:
         weights = floating(weights)
-        linear = self.network.linear
+        linear = self.linear
         if linear is not None:
             loss = self.problem.value(linear.end_to_end(weights))
         else:
@@ -75,7 +88,7 @@ class Objective(AbstractObjective):
     @override
     def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
         weights = floating(weights)
-        linear = self.network.linear
+        linear = self.linear
         if linear is not None:
             value, slopes = linear.value_and_gradient(weights, self.problem.value_and_gradient)
         else:
@@ -86,7 +99,7 @@ class Objective(AbstractObjective):
     def value_and_gradient_in_lanes(
         self, weights: Weights
     ) -> tuple[Float[Array, " lanes"], Weights]:
-        linear = self.network.linear
+        linear = self.linear
         if linear is not None:
             value, slopes = linear.value_and_gradient_in_lanes(
                 weights, self.problem.value_and_gradient_in_lanes

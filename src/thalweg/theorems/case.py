@@ -10,6 +10,7 @@ from thalweg._arguments import checked_class
 from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics.descent import plain_objective
 from thalweg.objective import Objective
 
 KINDS = ("gaussian", "balanced", "residual")
@@ -73,6 +74,8 @@ class Case:
         finite_weights(self.weights)
 
     def _check_motion(self, name: str, motion: Descent | Flow) -> None:
+        if isinstance(motion, Descent):
+            plain_objective(motion, "Every theorem")
         if motion.times.ndim != 1:
             raise InputError(
                 f"`{name}` must be of one network, got a batch of shape {motion.times.shape[:-1]}."
@@ -93,7 +96,7 @@ class Case:
         if isinstance(motion, Flow):
             return cls(motion.objective, motion.start, target_loss=target_loss, flow=motion)
         start = tuple(np.asarray(array)[0] for array in motion.weights)
-        case = cls(motion.objective, start, target_loss=target_loss)
+        case = cls(plain_objective(motion, "Every theorem"), start, target_loss=target_loss)
         return replace(case, run=motion, learning_rate=float(motion.learning_rate))
 
 

@@ -20,6 +20,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._shown import shown
 from thalweg.dynamics import Descent
+from thalweg.dynamics.descent import plain_objective
 from thalweg.problem import TargetMatrix
 
 Times = Float[np.ndarray, " times"]
@@ -289,7 +290,8 @@ def _flat_records(run: Descent) -> list[list[float]]:
 
 
 def _require_usable(run: Descent, start_distance: float, curvature: str) -> None:
-    network, problem = run.objective.network, run.objective.problem
+    objective = plain_objective(run, "`prove`")
+    network, problem = objective.network, objective.problem
     if run.learning_rate.ndim:
         raise InputError(
             f"`prove` takes one run, got a batch of shape {run.learning_rate.shape}; one at a time."

@@ -30,6 +30,7 @@ from thalweg._checks import InputError, finite_weights, require_count, require_p
 from thalweg._shown import shown
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent
+from thalweg.dynamics.descent import plain_objective
 from thalweg.objective import Objective
 from thalweg.tubes.advance import Rows, State, advance_block, begin, unravel
 from thalweg.tubes.tail import tail_bound
@@ -97,11 +98,12 @@ def tube(
         curvature: "exact" takes the smallest eigenvalue at every step, "norms" bounds it by norms
             of the layers' products, which costs less and proves less; "auto" by size.
     """
+    objective = plain_objective(run, "`tube`")
     _require_one_run(run)
-    _require_usable(run.objective, start_distance, curvature)
+    _require_usable(objective, start_distance, curvature)
     rate, points = float(run.learning_rate), _flat_records(run)
-    exact = _is_exact(run.objective, curvature)
-    follower = _Follower(run.objective, rate, corrected, exact)
+    exact = _is_exact(objective, curvature)
+    follower = _Follower(objective, rate, corrected, exact)
     return follower.tube(run.times, run.steps, points[0], points[1:], start_distance)
 
 
