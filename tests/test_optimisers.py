@@ -124,8 +124,8 @@ def test_the_stability_limit_is_where_a_root_leaves_the_unit_circle(kind, limit,
 def test_the_critical_learning_rate_on_a_quadratic_is_that_of_theory(optimiser, limit):
     """At the relative distance d below the limit the slow root is -(1 - c d), and its part A.
 
-    A run of n steps trains once A^2 exp(-2 c d n) < share, hence from d = log(A^2 / share) / (2 c n)
-    on: 4e-7 for the heavy ball (A = 19, c = 38), 6e-7 for Nesterov's (A = 1.4, c = 2.9).
+    A run of n steps trains once A^2 exp(-2 c d n) < share, at d = log(A^2 / share) / (2 c n):
+    4e-7 for the heavy ball (A = 19, c = 38), 6e-7 for Nesterov's method (A = 1.4, c = 2.9).
     """
     found = tw.critical_learning_rate(
         Quadratic(jnp.asarray(7.0)), np.asarray([1.0]), steps=200_000, share=0.99, minimum=0.0,
