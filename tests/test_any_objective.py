@@ -151,3 +151,115 @@ def test_a_dense_hessian_above_the_limit_is_refused(weights, monkeypatch):
     monkeypatch.setattr(base, "DENSE_LIMIT", 3)
     with pytest.raises(tw.InputError, match="there are 4 weights and the limit is 3; use `hvp`"):
         Bowl(jnp.eye(3)).hessian(weights)
+
+
+# --- what takes any objective --------------------------------------------------------------------
+
+
+class Tanh(AbstractObjective):
+    """Two layers with tanh and biases, in a dict, on data."""
+
+    inputs: jax.Array
+    targets: jax.Array
+
+    def __call__(self, weights):
+        hidden = jnp.tanh(self.inputs @ weights["in"]["matrix"] + weights["in"]["bias"])
+        return jnp.mean((hidden @ weights["out"] - self.targets) ** 2) / 2
+
+
+X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=12)
+START = {
+    "in": {"matrix": RNG.normal(size=(2, 3)), "bias": RNG.normal(size=3)},
+    "out": RNG.normal(size=3),
+}
+
+
+def tanh_gradient(weights):
+    """By hand, in NumPy: the loss and its gradient."""
+    hidden = np.tanh(X @ weights["in"]["matrix"] + weights["in"]["bias"])
+    error = hidden @ weights["out"] - Y
+    back = np.outer(error, weights["out"]) * (1 - hidden**2) / len(Y)
+    inner = {"matrix": X.T @ back, "bias": back.sum(axis=0)}
+    return np.mean(error**2) / 2, {"in": inner, "out": hidden.T @ error / len(Y)}
+
+
+@pytest.fixture(scope="module")
+def tanh_run():
+    objective = Tanh(jnp.asarray(X), jnp.asarray(Y))
+    return tw.descend(objective, START, learning_rate=np.array([0.05, 0.2]), steps=30)
+
+
+def test_descend_takes_any_pytree(tanh_run):
+    """Oracle: a loop in NumPy. Tolerance: thirty steps of rounding."""
+    assert tanh_run.loss.shape == (2, 31)
+    for place, rate in enumerate((0.05, 0.2)):
+        weights = START
+        for step in range(31):
+            value, slopes = tanh_gradient(weights)
+            np.testing.assert_allclose(tanh_run.loss[place, step], value, rtol=1e-13)
+            recorded = jax.tree.map(lambda array, p=place, k=step: array[p, k], tanh_run.weights)
+            assert jax.tree.structure(recorded) == jax.tree.structure(START)
+            for found, expected in zip(
+                jax.tree.leaves(recorded), jax.tree.leaves(weights), strict=True
+            ):
+                assert type(found) in (np.ndarray, np.float64)
+                np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+            weights = jax.tree.map(lambda w, s, eta=rate: w - eta * s, weights, slopes)
+
+
+def test_a_run_of_any_pytree_is_continued_from_its_end(tanh_run):
+    again = tw.descend(
+        tanh_run.objective, jax.tree.map(lambda array: array[1], tanh_run.final),
+        learning_rate=0.2, steps=1,
+    )  # fmt: skip
+    assert again.loss[0] == pytest.approx(tanh_run.loss[1, -1], rel=1e-14)
+
+
+def test_distances_and_measurements_take_any_pytree(tanh_run):
+    early = tanh_run.at(tanh_run.times[:, :5])
+    np.testing.assert_array_equal(tw.distance(early, early), np.zeros((2, 5)))
+    slow = tw.descend(tanh_run.objective, START, learning_rate=np.array([0.025, 0.1]), steps=60)
+    apart = tw.distance(tanh_run, slow)
+    gaps = jax.tree.map(lambda one, two: one[1, 30] - two[1, 60], tanh_run.weights, slow.weights)
+    assert apart[1, -1] == pytest.approx(np.linalg.norm(ravel_pytree(gaps)[0]), rel=1e-12)
+    norms = tw.measurement.along(tanh_run, lambda weights: jnp.sum(weights["out"] ** 2))
+    np.testing.assert_allclose(norms, np.sum(tanh_run.weights["out"] ** 2, axis=-1), rtol=1e-14)
+
+
+def test_a_batch_of_starts_needs_declared_shapes():
+    rng = np.random.default_rng(1)
+    many = {"w": rng.normal(size=(4, 3)), "b": rng.normal(size=4)}
+    objective = ShapedBowl(jnp.asarray(MATRIX))
+    run = tw.descend(objective, many, learning_rate=0.01, steps=5)
+    assert run.weights["w"].shape == (4, 6, 3)
+    one = tw.descend(objective, {"w": many["w"][2], "b": many["b"][2]}, learning_rate=0.01, steps=5)
+    np.testing.assert_array_equal(run.weights["w"][2], one.weights["w"])
+    with pytest.raises(tw.InputError, match="All layers must share the batch axes"):
+        tw.descend(objective, {"w": many["w"], "b": 1.0}, learning_rate=0.01, steps=5)
+
+
+def test_runs_on_other_objectives_have_no_tube(tanh_run):
+    with pytest.raises(
+        tw.InputError, match=r"`tube` is about networks on problems, .* got a run on"
+    ):
+        tw.tube(tanh_run)
+
+
+def test_a_bare_array_is_a_pytree():
+    class Square(AbstractObjective):
+        def __call__(self, weights):
+            return jnp.sum(weights**2) / 2
+
+    run = tw.descend(Square(), np.array([1.0, -2.0]), learning_rate=0.5, steps=2)
+    np.testing.assert_array_equal(run.weights, [[1.0, -2.0], [0.5, -1.0], [0.25, -0.5]])
+    np.testing.assert_array_equal(run.final, [0.25, -0.5])
+    found = tw.critical_learning_rate(
+        Square(), np.array([1.0, -2.0]), steps=50, minimum=0.0, around=1.0,
+        optimiser=tw.optimisers.HeavyBall(0.0),
+    )  # fmt: skip
+    assert found.lower < 2 < 1.05 * found.upper
+
+
+def test_the_least_value_of_an_objective_of_ones_own_is_asked_for(weights):
+    with pytest.raises(tw.InputError, match="`minimum` must be given for an objective that is no"):
+        tw.critical_learning_rate(Bowl(jnp.eye(3)), weights, steps=5)

@@ -24,7 +24,8 @@ for unsettled runs at the edge, and as false elsewhere: then a run that settled 
 called monotone or a catapult. Runs should be recorded at an odd distance of steps, so that an
 oscillation from step to step is seen on both sides.
 
-Only ratios enter, so that the phase does not depend on the units of the loss.
+Only ratios enter, so that the phase does not depend on the units of the loss. 2 / eta is the limit of
+stability of plain descent: for runs of other optimisers give no sharpness.
 """
 
 from enum import IntEnum
@@ -89,7 +90,8 @@ def classify(
         minimum: the least loss; one number, or one per run. NaN, where it is not known, counts as
             zero, below which no loss of this package is.
         learning_rate: one number, or one per run.
-        sharpness: at the same steps as the loss, if it was measured; NaN where it was not.
+        sharpness: at the same steps as the loss, if it was measured; NaN where it was not. For
+            plain descent alone, because it is compared with 2 / learning_rate.
         diverged_at: the step at which the loss stopped being finite, -1 where it did not. It
             decides: a loss that is not finite elsewhere is refused. If not given, the loss does.
         reference: what counts as a large excess; the start's own if not given.
