@@ -24,8 +24,8 @@ for unsettled runs at the edge, and as false elsewhere: then a run that settled 
 called monotone or a catapult. Runs should be recorded at an odd distance of steps, so that an
 oscillation from step to step is seen on both sides.
 
-Only ratios enter, so that the phase does not depend on the units of the loss. 2 / eta is the limit of
-stability of plain descent: for runs of other optimisers give no sharpness.
+Only ratios enter, so that the phase does not depend on the units of the loss. The stability limit
+2 / eta is that of plain descent: for runs of other optimisers give no sharpness.
 """
 
 from enum import IntEnum

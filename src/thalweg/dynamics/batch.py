@@ -52,14 +52,15 @@ def lanes_of(objective: AbstractObjective, weights: AnyWeights = None) -> int:
 
 
 def block_operations(
-    objective: AbstractObjective, weights: AnyWeights = None, *, alone: bool = False
+    objective: AbstractObjective, weights: AnyWeights = None, *, lanes: int | None = None
 ) -> int:
-    """Roughly how many operations a step takes: of a whole block, or of one network alone."""
+    """Roughly how many operations a step takes: of a whole block, or of one with so many lanes."""
     depth, size = counts_of(objective, weights)
-    lanes = 1 if alone else lanes_of(objective, weights)
+    lanes = lanes_of(objective, weights) if lanes is None else lanes
     # Calls cost too, and where a step is a few products of large matrices with vectors, so does
     # reading the matrices.
-    return lanes * objective.operations(weights) + 2_000 * depth + (30 * size if lanes == 1 else 0)
+    overhead = 2_000 * depth + (30 * size if lanes == 1 else 0)
+    return lanes * objective.operations(weights) + overhead
 
 
 def counts_of(objective: AbstractObjective, weights: AnyWeights = None) -> tuple[int, int]:
@@ -187,7 +188,7 @@ class Recorder:
     @classmethod
     def for_runs(
         cls,
-        objective: AbstractObjective,
+        lanes: int,
         starts: AnyWeights,
         observe: Observe | None,
         steps: int,
@@ -195,8 +196,7 @@ class Recorder:
     ) -> "Recorder":
         """Make room for the records of these runs, or say that there is none."""
         arrays = jax.tree.leaves(starts)
-        one_start = jax.tree.map(lambda array: array[0], starts)
-        lanes, runs = lanes_of(objective, one_start), arrays[0].shape[0]
+        runs = arrays[0].shape[0]
         records = -(-steps // record_every) + 1  # multiples below the last step, and that one
         dtype = np.result_type(*arrays)
         block = jax.tree.map(lambda a: jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype), starts)

@@ -170,8 +170,9 @@ def descend(
     batch, starts, rates = _side_by_side(objective, weights, learning_rate)
     first = jax.tree.map(lambda array: array[0], starts)
     optimiser = as_optimiser(optimiser, first)
-    _require_time(objective, first, rates.size, steps)
-    recorder = Recorder.for_runs(objective, starts, observe, steps, record_every)
+    lanes = lanes_of(objective, first)
+    _require_time(objective, first, lanes, rates.size, steps)
+    recorder = Recorder.for_runs(lanes, starts, observe, steps, record_every)
     run_blocks(Motion(objective, optimiser), starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
     rates = rates.reshape(batch)
@@ -189,12 +190,15 @@ def descend(
     )
 
 
-def _require_time(objective: AbstractObjective, start: AnyWeights, runs: int, steps: int) -> None:
-    blocks = -(-runs // lanes_of(objective, start))
+def _require_time(
+    objective: AbstractObjective, start: AnyWeights, lanes: int, runs: int, steps: int
+) -> None:
+    depth, _ = counts_of(objective, start)
+    blocks = -(-runs // lanes)
+    each = block_operations(objective, start, lanes=lanes)
     require_time(
         f"{runs} runs of {steps} steps",
-        compiling_seconds(counts_of(objective, start)[0])
-        + computing_seconds(steps * blocks * block_operations(objective, start)),
+        compiling_seconds(depth) + computing_seconds(steps * blocks * each),
         "lower `steps`, or take a smaller network",
     )
 

@@ -71,7 +71,7 @@ def _seconds(experiment: Experiment, built: Objective) -> float:
         runs = len(training.learning_rate) + 1
         records = _records(experiment) if kept is None else kept * runs
         gradients += _END_GRADIENTS * min(records, training.records * runs)
-    block, alone = (block_operations(built, alone=alone) for alone in (False, True))
+    block, alone = (block_operations(built, lanes=lanes) for lanes in (None, 1))
     return (
         compiling(built.network.depth, _FUNCTIONS)
         + computing_seconds(steps * block)
