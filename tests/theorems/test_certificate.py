@@ -182,6 +182,7 @@ def test_a_proportion_covers_the_true_probability():
         (Claim("x <= y", Magnitude(0.5), 1.0, 1.5), "1.65 <= 1 within a factor 4.48"),
         (identity("x = y", 1.0, 2.0), "differ by 1, within 2"),
         (identity("x = y", 1e-9, nan), "differ by 1e-09, not a number"),
+        (identity("x = y", nan, 1e-9), "differ by nan, not a number"),
         (Claim("x <= y", Magnitude(-3000.0), 1.0), "1.31e-1303 <= 1"),
         (
             Claim("x <= y", Magnitude(1e-9), 1.0, 1e-8),
