@@ -118,7 +118,7 @@ class MatrixOperator(AbstractSymmetricOperator):
         self.matrix = np.asarray(as_floating("matrix", matrix))
 
     @property
-    def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def size(self) -> int:
         """The number of rows."""
         return self.matrix.shape[0]
 
@@ -148,7 +148,7 @@ class HessianOperator(AbstractSymmetricOperator):
         self.objective, self.weights = objective, finite_weights(weights)
 
     @property
-    def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def size(self) -> int:
         """The number of weights."""
         return sum(array.size for array in jax.tree.leaves(self.weights))
 

@@ -179,7 +179,7 @@ def _in_blocks(
         open_points = open_points[(worst > tolerance * norm)[open_points]]
         steps *= 2
     for place in open_points:
-        rows[:4, place] = _dense_ends(objective, _taken(points, place))
+        rows[:4, place] = _dense_ends(objective, _taken(points, int(place)))
     return rows
 
 

@@ -20,6 +20,8 @@ has to be stored, and the cost is that of m products.
 """
 
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import TypeVar
 
 import equinox as eqx
@@ -91,5 +93,4 @@ def _dot(
     left: PyTree[Float[Array, "... lanes"]], right: PyTree[Float[Array, "... lanes"]]
 ) -> Lanes:
     products = jax.tree.map(lambda a, b: jnp.sum(a * b, axis=tuple(range(a.ndim - 1))), left, right)
-    first, *others = jax.tree.leaves(products)
-    return sum(others, start=first)
+    return reduce(add, jax.tree.leaves(products))
