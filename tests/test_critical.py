@@ -20,6 +20,7 @@ from thalweg import InputError
 from thalweg.cli.base import app
 from thalweg.critical import critical_learning_rate
 from thalweg.critical.search import Search, bracket, criterion_of
+from thalweg.dynamics.batch import Iteration
 from thalweg.figures import critical_rates
 
 
@@ -27,7 +28,7 @@ def searched(objective, weights, around, precision=0.02, **budget):
     """The brackets alone, without predictions, which cost compilations."""
     criterion = criterion_of(objective, budget.pop("share", 0.01), None, **budget)
     starts = tuple(np.asarray(array) for array in weights)
-    return Search(objective, starts, criterion, 8).run(around, precision)
+    return Search(Iteration(objective), starts, criterion, 8).run(around, precision)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9), st.randoms())

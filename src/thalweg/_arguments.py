@@ -94,7 +94,7 @@ class _Plan(NamedTuple):
 
     def _with_trees(self, given: dict[str, Any]) -> dict[str, Any]:
         """The arguments, with pytrees of weights as the objective beside them takes them."""
-        owner = given.get("objective", given.get("self"))
+        owner: Any = given.get("objective", given.get("self"))
         if not hasattr(owner, "as_weights"):
             return given
         taken = {

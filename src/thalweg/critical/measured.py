@@ -16,7 +16,7 @@ from thalweg.critical.predictions import STABILITY_LIMITS, Prediction, predictio
 from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
-from thalweg.dynamics.batch import Motion
+from thalweg.dynamics.batch import Iteration
 from thalweg.dynamics.descent import starts_of
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.objective.base import shaped
@@ -175,11 +175,11 @@ def critical_learning_rate(
     criterion = criterion_of(objective, share, minimum, steps, time)
     first = jax.tree.map(lambda array: array[0], starts)
     objective = shaped(objective, first)
-    motion = Motion(objective, as_optimiser(optimiser, first))
+    iteration = Iteration(objective, as_optimiser(optimiser, first))
     if around is None:
-        around = _guess(motion, starts)
+        around = _guess(iteration, starts)
     require_positive("around", around)
-    found = Search(motion, starts, criterion, candidates).run(float(around), precision)
+    found = Search(iteration, starts, criterion, candidates).run(float(around), precision)
     lowers = np.asarray([each.lower for each in found])
     return CriticalLearningRate(
         lowers=lowers.reshape(batch),
@@ -187,7 +187,7 @@ def critical_learning_rate(
         isolated=tuple(each.isolated for each in found),
         criterion=criterion,
         predictions=predictions(objective, starts, lowers, criterion, certified)
-        if motion.optimiser.plain
+        if iteration.optimiser.plain
         else (),
     )
 
@@ -204,12 +204,12 @@ def _starts(
     return batch, structure.unflatten(flat)
 
 
-def _guess(motion: Motion, starts: AnyWeights) -> float:
+def _guess(iteration: Iteration, starts: AnyWeights) -> float:
     """Where a minimiser of a typical sharpness becomes unstable, or would for plain descent."""
-    sharpness = _typical_sharpness(motion.objective, starts)
+    sharpness = _typical_sharpness(iteration.objective, starts)
     if not sharpness > _LEAST_SHARPNESS:
         return 1.0
-    limit = motion.optimiser.stability_limit(sharpness)
+    limit = iteration.optimiser.stability_limit(sharpness)
     return 2 / sharpness if limit is None else float(limit)
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from thalweg._checks import InputError, described, require_count, require_positive
 from thalweg._typing import AnyWeights
 from thalweg.dynamics import descend, nothing
-from thalweg.dynamics.batch import Motion
+from thalweg.dynamics.batch import Iteration
 from thalweg.measurement import least_loss
 from thalweg.objective import AbstractObjective, Objective
 
@@ -103,9 +103,11 @@ def bracket(rates: Float[np.ndarray, " rates"], trained: Bool[np.ndarray, " rate
 class Search:
     """All rates tried so far from every start, and which of them trained."""
 
-    def __init__(self, motion: Motion, starts: AnyWeights, criterion: Criterion, candidates: int):
+    def __init__(
+        self, iteration: Iteration, starts: AnyWeights, criterion: Criterion, candidates: int
+    ):
         """Take the starts along one axis; `candidates` rates are tried at once from each."""
-        self.motion, self.starts, self.criterion = motion, starts, criterion
+        self.iteration, self.starts, self.criterion = iteration, starts, criterion
         self.candidates = require_count("candidates", candidates)
         count = jax.tree.leaves(starts)[0].shape[0]
         self.rates: list[list[float]] = [[] for _ in range(count)]
@@ -144,7 +146,7 @@ class Search:
 
     def _try(self, places: list[int], rates: list[np.ndarray]) -> None:
         chosen = jax.tree.map(lambda array: array[np.asarray(places)][:, None], self.starts)
-        trained = trains(self.motion, chosen, np.stack(rates), self.criterion)
+        trained = trains(self.iteration, chosen, np.stack(rates), self.criterion)
         for place, values, answers in zip(places, rates, trained, strict=True):
             self.rates[place] += values.tolist()
             self.trained[place] += answers.tolist()
@@ -159,7 +161,7 @@ def _is_wide(found: Bracket, precision: float) -> bool:
 
 
 def trains(
-    motion: Motion, weights: AnyWeights, rates: Rates, criterion: Criterion
+    iteration: Iteration, weights: AnyWeights, rates: Rates, criterion: Criterion
 ) -> Bool[np.ndarray, "starts rates"]:
     """Whether descent trains, for starts with one more axis of length one, and their rates."""
     own = criterion.steps_at(rates)
@@ -172,8 +174,8 @@ def trains(
     # Odd, so that an oscillation from step to step is seen on both sides.
     every = max(1, int(own.min()) // _RECORDS) | 1
     run = descend(
-        motion.objective, weights, learning_rate=rates, steps=steps, record_every=every,
-        optimiser=motion.optimiser, observe=nothing,
+        iteration.objective, weights, learning_rate=rates, steps=steps, record_every=every,
+        optimiser=iteration.optimiser, observe=nothing,
     )  # fmt: skip
     excess = run.loss - criterion.minimum
     last = (run.steps > (1 - _LAST_SHARE) * own[..., None] - every) & (run.steps <= own[..., None])

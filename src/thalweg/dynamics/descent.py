@@ -29,7 +29,7 @@ from thalweg._checks import (
 from thalweg._sizes import compiling_seconds, computing_seconds, require_time
 from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.batch import (
-    Motion,
+    Iteration,
     Observe,
     Progress,
     Recorder,
@@ -173,7 +173,7 @@ def descend(
     lanes = lanes_of(objective, first)
     _require_time(objective, first, lanes, rates.size, steps)
     recorder = Recorder.for_runs(lanes, starts, observe, steps, record_every)
-    run_blocks(Motion(objective, optimiser), starts, rates, recorder, progress)
+    run_blocks(Iteration(objective, optimiser), starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
     rates = rates.reshape(batch)
     return Descent(

@@ -18,7 +18,6 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights
-from thalweg.objective import AbstractObjective
 
 Recorded = tuple[Float[np.ndarray, "..."], ...]
 
@@ -27,7 +26,7 @@ Recorded = tuple[Float[np.ndarray, "..."], ...]
 class AbstractTrajectory(eqx.Module):
     """A recorded motion of the weights of one objective."""
 
-    objective: eqx.AbstractVar[AbstractObjective]
+    objective: eqx.AbstractVar[Any]  # an AbstractObjective; what needs a network asks it for one
     times: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
     weights: eqx.AbstractVar[AnyWeights]
     loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]

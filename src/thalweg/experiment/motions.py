@@ -46,12 +46,13 @@ def descent_arrays(
 
 def descent_from(arrays: Arrays, objective: Objective) -> Descent:
     """The run that these arrays describe."""
+    numbers: dict[str, Any] = {name: arrays[name] for name in _OF_A_RUN}
     return Descent(
         objective=objective,
         weights=_tuple(arrays, "weights"),
         observed=None,
         _final=_tuple(arrays, "final"),
-        **{name: arrays[name] for name in _OF_A_RUN},
+        **numbers,
     )
 
 

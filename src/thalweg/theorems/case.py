@@ -11,7 +11,7 @@ from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.dynamics.descent import plain_objective
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 
 KINDS = ("gaussian", "balanced", "residual")
 
@@ -100,7 +100,7 @@ class Case:
         return replace(case, run=motion, learning_rate=float(motion.learning_rate))
 
 
-def _same(one: Objective, other: Objective) -> bool:
+def _same(one: AbstractObjective, other: Objective) -> bool:
     return one is other or bool(eqx.tree_equal(one, other))
 
 

@@ -224,7 +224,8 @@ class _Maker:
 
 def _header(run: Descent, start_distance: float) -> dict[str, Any]:
     """The part of the content that says what the flow is."""
-    network, problem = run.objective.network.linear, run.objective.problem.least_squares
+    objective = plain_objective(run, "`prove`")
+    network, problem = objective.network.linear, objective.problem.least_squares
     assert network is not None  # as `_require_usable` has checked
     assert problem is not None
     if isinstance(problem, TargetMatrix):  # which the file writes without its samples
@@ -245,7 +246,7 @@ def _header(run: Descent, start_distance: float) -> dict[str, Any]:
             "readout": None if network.readout is None else _hex_rows(network.readout),
         },
         "loss": loss,
-        "weight_decay": float(run.objective.weight_decay).hex(),
+        "weight_decay": float(objective.weight_decay).hex(),
         "learning_rate": float(run.learning_rate).hex(),
         "start_distance": start_distance.hex(),
     }
