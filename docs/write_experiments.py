@@ -28,7 +28,7 @@ a sweep, and three on real or own data.
 
 `thalweg run` leaves a folder: `report.html` (opens from disk), each picture as PNG and PDF,
 `results.zarr` (one xarray dataset), and `experiment.toml` with every field resolved, which makes
-the same results again. Interrupted, the same command goes on where it stopped: finished pieces
+the same results again. Interrupted, the same command goes on where it stopped: finished parts
 wait in `.partial` until the report is written. `thalweg show FOLDER` says again what was found,
 and `--figures` draws it again; neither computes anything. Data that were damaged or lost since are
 named by their checksums (`SHA256SUMS`) and never shown.

@@ -7,7 +7,6 @@ import pytest
 
 from thalweg import cli, experiment, report
 from thalweg.experiment import folders, performance
-from thalweg.experiment.pieces import FOLDER
 from thalweg.storage.files import only_writer
 
 FILE = """
@@ -126,7 +125,7 @@ def test_other_versions_and_other_data_are_other_runs(thalweg, place, monkeypatc
     assert code == 2
     assert "holds another experiment, on other data" in said
     table.write_text("a,b\n1,2\n2,3\n3,5\n")
-    monkeypatch.setattr("thalweg.experiment.pieces.__version__", "9.9")
+    monkeypatch.setattr("thalweg.experiment.performance.__version__", "9.9")
     monkeypatch.setattr(folders, "__version__", "9.9")
     code, _, said = thalweg(*command)
     assert code == 2
@@ -159,7 +158,7 @@ def test_an_unfinished_run_is_not_disturbed_and_is_resumed(thalweg, place, monke
     code, printed, _ = thalweg("run", "tiny.toml")
     assert code == 0
     assert "Report: thalweg-run/report.html" in printed
-    assert not (place / "thalweg-run" / FOLDER).exists()
+    assert not (place / "thalweg-run" / folders.PARTS).exists()
 
 
 def test_files_of_ones_own_are_not_replaced(thalweg, place):
@@ -198,15 +197,15 @@ def test_a_run_stays_until_the_one_that_replaces_it_is_finished(
     assert len(computed) == 1
     kept = contents(place / "here")
     assert before.items() <= kept.items()
-    assert all(FOLDER in path.parts for path in kept.keys() - before.keys())
+    assert all(folders.PARTS in path.parts for path in kept.keys() - before.keys())
     if change != "training.steps=12":  # looking at the old one takes nothing from the new one
         assert "shown, not repeated" in thalweg("run", "tiny.toml", "--out", "here")[2]
     assert contents(place / "here") == kept
     assert thalweg(*command)[0] == 0
-    assert len(computed) == 1  # the pieces were used
+    assert len(computed) == 1  # the parts were used
     steps = experiment.read(place / "here" / "experiment.toml").training.steps
     assert steps == int(change[-2:])
-    assert not (place / "here" / FOLDER).exists()
+    assert not (place / "here" / folders.PARTS).exists()
     assert "shown, not repeated" in thalweg(*command)[2]
 
 

@@ -20,8 +20,7 @@ from matplotlib.figure import Figure
 import thalweg as tw
 from legends import legend_faults
 from thalweg import cli, experiment, report, storage
-from thalweg.experiment import performance
-from thalweg.experiment.pieces import FOLDER
+from thalweg.experiment import folders, performance
 from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest
 from thalweg.phases import Phase
@@ -184,7 +183,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
 
     with pytest.raises(Interrupted):
         experiment.perform(settings, progress=stop, kept_in=tmp_path / "out")
-    kept = sorted(path.stem for path in (tmp_path / "out" / FOLDER).glob("*/*.npz"))
+    kept = sorted(path.stem for path in (tmp_path / "out" / folders.PARTS).glob("*/*.npz"))
     assert {"descent-0", "descent-2", "flow-0"} <= set(kept)
 
     def never(*_, **__):
@@ -201,7 +200,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     code, printed, _ = thalweg("run", tmp_path / "experiment.toml", "--out", tmp_path / "out")
     assert code == 0
     assert f"Report: {tmp_path / 'out' / 'report.html'}" in printed
-    assert not (tmp_path / "out" / FOLDER).exists()
+    assert not (tmp_path / "out" / folders.PARTS).exists()
     again = xr.open_zarr(tmp_path / "out" / "results.zarr")
     xr.testing.assert_identical(again.drop_attrs().compute(), results.drop_attrs())
     assert again.attrs["certificates"] == results.attrs["certificates"]
@@ -216,7 +215,7 @@ def test_pieces_of_another_experiment_are_not_taken(settings, tmp_path):
     for each in (settings, other):
         with pytest.raises(Interrupted):
             experiment.perform(each, progress=stop, kept_in=tmp_path)
-    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+    assert len(list((tmp_path / folders.PARTS).iterdir())) == 2
 
 
 def test_the_folder_holds_report_pictures_data_and_settings(settings, written):

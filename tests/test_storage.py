@@ -14,6 +14,7 @@ from thalweg._checks import InputError
 from thalweg.storage import files, holds, open_results, provenance, write_results
 from thalweg.storage.blocks import Block, BlockStore
 from thalweg.storage.files import only_writer, remove, write_file, write_folder, writing_to
+from thalweg.storage.keeper import Keeper, forget, kept_in, keys_in
 from thalweg.storage.layout import Layout
 
 LAYOUT = Layout(
@@ -65,7 +66,7 @@ def test_assembled_blocks_are_where_their_cells_say(tmp_path, monkeypatch):
 
 def test_an_unfinished_store_opens_with_what_it_has(tmp_path):
     store, truth = filled_store(tmp_path)
-    lost = store._path(2)
+    (lost,) = tmp_path.rglob("000002.npz")
     with_block = open_results(tmp_path)
     assert_holds(with_block, truth)
     lost.write_bytes(lost.read_bytes()[:100])  # damaged: it counts as not there
@@ -117,10 +118,11 @@ def test_what_a_folder_holds_is_told_by_its_kind(tmp_path):
 def test_blocks_that_no_manifest_knows_are_not_adopted(tmp_path):
     store, _ = filled_store(tmp_path)
     (tmp_path / "sweep.json").unlink()
-    (tmp_path / "blocks" / "mine.zarr.zip").write_text("kept")
+    (tmp_path / "blocks" / "mine.npz").write_text("kept")
     store.write_manifest()
     assert store.done() == set()
-    assert os.listdir(tmp_path / "blocks") == ["mine.zarr.zip"]
+    assert not list(tmp_path.rglob("00000*"))
+    assert (tmp_path / "blocks" / "mine.npz").read_text() == "kept"
 
 
 def test_a_sweep_is_cleared_without_what_else_is_there(tmp_path):
@@ -134,6 +136,84 @@ def test_a_sweep_is_cleared_without_what_else_is_there(tmp_path):
 def test_windows_cover_every_cell_once():
     cells = np.concatenate([LAYOUT.cells(window).ravel() for window in LAYOUT.windows()])
     assert sorted(cells.tolist()) == list(range(30))
+
+
+# --- finished parts ------------------------------------------------------------------------------
+
+
+def numbers() -> dict[str, np.ndarray]:
+    return {"x": np.arange(3.0), "word": np.asarray("ß"), "flag": np.array([True, False])}
+
+
+def never() -> dict[str, np.ndarray]:
+    raise AssertionError("this was kept")
+
+
+def test_a_part_is_computed_once_and_read_back_bit_for_bit(tmp_path):
+    first, again = Keeper(tmp_path, {"a": 1}), Keeper(tmp_path, {"a": 1})
+    computed, read = first.get("part", numbers), again.get("part", never)
+    assert computed.keys() == read.keys() == numbers().keys()
+    for name, array in numbers().items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+    assert first.seconds == again.seconds > 0  # how long it took, not how long reading did
+    (file,) = tmp_path.rglob("part.npz")
+    with np.load(file) as archive:  # NumPy's own format
+        np.testing.assert_array_equal(archive["x"], np.arange(3.0))
+
+
+def test_parts_of_another_key_are_not_seen(tmp_path):
+    Keeper(tmp_path, {"a": 1}).get("part", numbers)
+    other = Keeper(tmp_path, {"a": 2})
+    with pytest.raises(AssertionError, match="this was kept"):
+        other.get("part", never)
+    assert other.checked().whole == []
+    assert list(keys_in(tmp_path).values()) == [{"a": 1}]
+
+
+def test_damage_costs_that_part_alone(tmp_path):
+    keeper = Keeper(tmp_path, {})
+    for name in ("one", "two"):
+        keeper.get(name, numbers)
+    (file,) = tmp_path.rglob("one.npz")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert keeper.checked() == kept_in(tmp_path) == (["two"], ["one.npz"])
+    with pytest.raises(InputError, match=r"one\.npz is damaged"):
+        keeper.read("one")
+    keeper.get("one", numbers)
+    assert keeper.checked() == (["one", "two"], [])
+
+
+def test_parts_of_all_keys_are_forgotten_and_nothing_else(tmp_path):
+    place = tmp_path / "parts"
+    for value in (1, 2):
+        Keeper(place, {"a": value}).get("part", numbers)
+    (place / "mine").mkdir()
+    forget(place)
+    assert os.listdir(place) == ["mine"]
+    (place / "mine").rmdir()
+    Keeper(place, {}).get("part", numbers)
+    forget(place)
+    assert not place.exists()
+
+
+def test_a_key_that_was_lost_is_still_a_key(tmp_path):
+    keeper = Keeper(tmp_path, {"a": 1})
+    keeper.get("part", numbers)
+    (file,) = tmp_path.rglob("key.json")
+    file.write_text("{")
+    assert keys_in(tmp_path) == {keeper.digest: {}}
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keeper = Keeper(None, {"a": 1})
+    keeper.get("part", numbers)
+    assert keeper.checked() == ([], [])
+    assert os.listdir(tmp_path) == []
+
+
+# --- files ---------------------------------------------------------------------------------------
 
 
 def test_a_failing_writer_leaves_the_old_and_no_parts(tmp_path):
@@ -195,11 +275,14 @@ def test_a_writer_sweeps_up_after_dead_writers_of_the_same_name_only(tmp_path, d
 
 def test_blocks_of_dead_writers_go_and_other_files_stay(tmp_path, dead):
     store, _ = filled_store(tmp_path)
-    kept = {f"000001.zarr.zip.{os.getppid()}.part", "my.part1.rar", f"mine.{dead}.part"}
-    for name in (f"000001.zarr.zip.{dead}.part", *kept):
-        (tmp_path / "blocks" / name).write_text("x")
+    (place,) = (tmp_path / "blocks").iterdir()
+    own = set(os.listdir(place))
+    assert {f"00000{n}.npz" for n in range(4)} < own
+    kept = {f"000001.npz.{os.getppid()}.part", "my.part1.rar", f"mine.{dead}.part"}
+    for name in (f"000001.npz.{dead}.part", *kept):
+        (place / name).write_text("x")
     store.clean()
-    assert set(os.listdir(tmp_path / "blocks")) == kept | {f"00000{n}.zarr.zip" for n in range(4)}
+    assert set(os.listdir(place)) == kept | own
 
 
 def killed_between_the_renames(folder: Path) -> xr.Dataset:

@@ -354,7 +354,7 @@ def test_a_full_disk_is_said_and_finished_blocks_stay(whole, tmp_path, monkeypat
     to_disk, blocks = storage.files._to_disk, set()
 
     def until_full(path):
-        if ".zip." in path.name:
+        if ".npz." in path.name:
             blocks.add(path)
         if len(blocks) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -389,7 +389,7 @@ for blocks in moments:  # one process per moment, without importing everything a
     if child == 0:
         sweep(from_toml(text), out)
         os._exit(0)
-    while len(list(out.glob("blocks/*.zip"))) < blocks:
+    while len(list(out.glob("blocks/*/*.npz"))) < blocks:
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "it ended before it was killed"
     os.kill(child, 9)
     os.waitpid(child, 0)
@@ -447,7 +447,7 @@ def test_a_lost_scheduler_is_said_and_costs_no_finished_block(whole, tmp_path, m
 
         with pytest.raises(InputError, match=r"must stay until all blocks are done.*is kept"):
             sweep(four_blocks(), tmp_path, scheduler=cluster.scheduler_address, progress=progress)
-    kept = len(list(tmp_path.glob("blocks/*.zip")))
+    kept = len(list(tmp_path.glob("blocks/*/*.npz")))
     assert kept >= 1
     computed: list[int] = []
     compute = local.compute

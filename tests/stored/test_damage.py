@@ -19,7 +19,6 @@ from stored_kinds import RUN, SWEEP, Cubes, refused
 import thalweg as tw
 from thalweg import experiment, storage
 from thalweg._errors import InputError
-from thalweg.experiment.pieces import FOLDER
 from thalweg.storage import files
 from thalweg.storage.sums import DamageError, require_whole
 from thalweg.studies import Size, conduct
@@ -86,18 +85,8 @@ def test_every_damage_to_a_run_is_noticed_or_harmless(folders, show):
             assert answer == truth, (path, how, answer)
 
 
-def unfinished_parts(folder: Path) -> dict[Path, Path]:
-    """The part that each file belongs to: itself, or the store that it lies in."""
-    found = {}
-    for path in (each for each in folder.rglob("*") if each.is_file()):
-        stores = [parent for parent in path.parents if parent.suffix == ".zarr"]
-        if stores or path.suffix in (".zip", ".npz"):
-            found[path] = stores[0] if stores else path
-    return found
-
-
 COUNTS = {
-    "unfinished run": ("6 pieces of it are done", "5 pieces of it are done"),
+    "unfinished run": ("6 parts of it are done", "5 parts of it are done"),
     "unfinished sweep": ("6 of 6 runs over", "4 of 6 runs over"),
     "unfinished study": ("3 parts of it are done", "2 parts of it are done"),
 }
@@ -112,17 +101,17 @@ def test_every_damage_to_unfinished_work_is_said_and_not_counted(folders, show, 
     assert before in truth[1]
     assert "unfinished" in truth[1]
     assert "continues" in truth[1]
-    parts = unfinished_parts(folder)
-    assert len(set(parts.values())) >= 3
+    parts = set(folder.rglob("*.npz"))
+    assert len(parts) >= 3
     for path, how in damaged(folder, flips=10):
         answer = show(folder)
         if path in parts and not ("flipped" in how and answer == truth):  # a date in an archive
-            gone = how == "deleted" and parts[path] == path
+            gone = how == "deleted"
             assert answer[0] == 0, (path, how, answer)
             assert after in answer[1], (path, how, answer)
             said = [line for line in answer[1].splitlines() if "will be computed again" in line]
             assert len(said) == (0 if gone else 1), (path, how, answer)
-            assert gone or parts[path].name in said[0]
+            assert gone or path.name in said[0]
         else:
             assert answer == truth or refused(answer, folder), (path, how, answer)
 
@@ -136,6 +125,11 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
+def part_of(folder: Path, name: str) -> Path:
+    (found,) = folder.rglob(f"{name}.npz")
+    return found
+
+
 def held(store: Path) -> dict[str, bytes]:
     paths = [path for path in store.rglob("*") if path.is_file()]
     return {str(path.relative_to(store)): path.read_bytes() for path in paths}
@@ -143,10 +137,10 @@ def held(store: Path) -> dict[str, bytes]:
 
 def test_a_damaged_block_is_computed_again(folders, tmp_path, caplog):
     shutil.copytree(folders["unfinished sweep"], tmp_path / "out")
-    flipped(tmp_path / "out" / "blocks" / "000001.zarr.zip")
+    flipped(part_of(tmp_path / "out", "000001"))
     with caplog.at_level(logging.WARNING):
         sweep(SWEEP, tmp_path / "out")
-    assert "000001.zarr.zip" in caplog.text
+    assert "000001.npz" in caplog.text
     assert "is damaged and will be computed again" in caplog.text
     assert held(tmp_path / "out" / "results.zarr") == held(folders["sweep"] / "results.zarr")
 
@@ -154,16 +148,15 @@ def test_a_damaged_block_is_computed_again(folders, tmp_path, caplog):
 def test_a_block_that_is_damaged_while_others_are_computed_is_refused(folders, tmp_path):
     shutil.copytree(folders["unfinished sweep"], tmp_path / "out")
     store = storage.blocks.BlockStore.read(tmp_path / "out")
-    flipped(tmp_path / "out" / "blocks" / "000001.zarr.zip")
-    with pytest.raises(DamageError, match=r"000001\.zarr\.zip is damaged; run the same command"):
+    flipped(part_of(tmp_path / "out", "000001"))
+    with pytest.raises(DamageError, match=r"000001\.npz is damaged; run the same command"):
         store.assemble()
     assert not (tmp_path / "out" / "results.zarr").exists()
 
 
-def test_a_damaged_piece_is_computed_again(folders, tmp_path, caplog):
+def test_a_damaged_part_of_a_run_is_computed_again(folders, tmp_path, caplog):
     shutil.copytree(folders["unfinished run"], tmp_path / "out")
-    for piece in (tmp_path / "out" / FOLDER).glob("*/descent-1.npz"):
-        flipped(piece)
+    flipped(part_of(tmp_path / "out", "descent-1"))
     with caplog.at_level(logging.WARNING):
         again = experiment.perform(RUN, kept_in=tmp_path / "out")
     assert "descent-1.npz is damaged and is computed again" in caplog.text
@@ -172,13 +165,12 @@ def test_a_damaged_piece_is_computed_again(folders, tmp_path, caplog):
     )
 
 
-def test_a_damaged_part_is_computed_again(folders, tmp_path, caplog):
+def test_a_damaged_part_of_a_study_is_computed_again(folders, tmp_path, caplog):
     shutil.copytree(folders["unfinished study"], tmp_path / "cubes-quick")
-    (part,) = (tmp_path / "cubes-quick" / "parts").glob("*/cube-1.zarr/cube/0")
-    part.unlink()
+    flipped(part_of(tmp_path / "cubes-quick", "cube-1"))
     with caplog.at_level(logging.WARNING):
         conduct(Cubes, Size.QUICK, tmp_path)
-    assert "cube/0 is missing) and is computed again" in caplog.text
+    assert "cube-1.npz is damaged and is computed again" in caplog.text
     found = tw.open(tmp_path / "cubes-quick")
     np.testing.assert_array_equal(found.cube, [0.0, 1.0, 8.0])
 
@@ -274,4 +266,4 @@ def test_a_full_disk_leaves_nothing_open(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="must have room for the results, but it is full"):
         store.write(0, block)
     gc.collect()
-    assert not list((tmp_path / "blocks").iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

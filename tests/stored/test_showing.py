@@ -72,7 +72,7 @@ def test_what_is_shown_of_each_kind(folders, show, tmp_path):
     assert "`thalweg run` continues" in show(folders["unfinished run"])[1]
     assert '"runs_wanted": 6' in show(folders["unfinished sweep"], "--json")[1]
     shutil.copytree(folders["unfinished sweep"], tmp_path / "sweep")
-    for block in (tmp_path / "sweep" / "blocks").iterdir():
+    for block in (tmp_path / "sweep" / "blocks").rglob("*.npz"):
         block.unlink()
     code, printed, _ = show(tmp_path / "sweep")
     assert code == 0

@@ -125,7 +125,7 @@ def test_data_of_another_revision_are_not_used(squares, tmp_path, monkeypatch):
 
 
 def test_other_settings_do_not_see_the_parts(squares, tmp_path):
-    first, second = Parts(tmp_path, {"a": 1}), Parts(tmp_path, {"a": 2})
+    first, second = Parts(tmp_path, "one"), Parts(tmp_path, "other")
     part = xr.Dataset({"x": 1.0})
     first.get("x", lambda: part)
     with pytest.raises(ZeroDivisionError):
@@ -138,7 +138,7 @@ def test_words_of_several_lengths_survive_joining(tmp_path):
         return lambda: xr.Dataset({"x": ("name", [1.0])}, {"name": [name]})
 
     work = {name: named(name) for name in ("a", "longer", "of-some-length")}
-    joined = Parts(tmp_path, 0).gather("name", work, lambda stage, share: None)
+    joined = Parts(tmp_path, "settings").gather("name", work, lambda stage, share: None)
     joined.to_zarr(tmp_path / "all.zarr", zarr_format=2)
     assert xr.open_zarr(tmp_path / "all.zarr", chunks=None).name.values.tolist() == list(work)
 

@@ -56,7 +56,7 @@ def run(
     ready = experiment.prepared(settings, folder_of(file))
     wanted = folders.Wanted(
         experiment.moved(settings, folder_of(file), base),
-        experiment.pieces_of(settings, ready).digest,
+        experiment.keeper_of(settings, ready).digest,
     )
     place = base if fresh else _place(wanted, base, named)
     with only_writer(place):
@@ -97,7 +97,7 @@ def _require_free(wanted: Any, place: Path) -> None:
 
 def _performed(settings: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
     from thalweg import experiment, report
-    from thalweg.experiment.pieces import forget
+    from thalweg.experiment import folders
 
     with progress_bars(*experiment.STAGES) as update:
         results = experiment.perform(settings, folder_of(file), update, kept_in=place)
@@ -106,22 +106,22 @@ def _performed(settings: Any, file: Path | None, place: Path) -> tuple[Any, Path
     )
     with working("report"):
         page = report.write(results, place)
-    forget(place)
+    folders.finish(place)
     return results, page
 
 
 def _shown(place: Path, digest: str) -> tuple[Any, Path]:
     """A finished run; what an interruption of its writing left out is made up for."""
     from thalweg import report
-    from thalweg.experiment.pieces import are_kept, forget
+    from thalweg.experiment import folders
     from thalweg.storage import open_results
 
     results, page = open_results(place).load(), place / report.PAGE
-    unfinished = are_kept(place, digest)
+    unfinished = folders.are_kept(place, digest)
     if unfinished or report.fault_of(page) is not None:
         page = report.write(results, place)
     if unfinished:
-        forget(place)
+        folders.finish(place)
     return results, page
 
 

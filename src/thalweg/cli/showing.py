@@ -82,17 +82,17 @@ def _show_study(results: Any, folder: Path, figures: bool, as_json: bool) -> Non
 def _show_unfinished(folder: Path, as_json: bool) -> bool:
     """Say what there is of a run or a study that did not come to its end; False if nothing is."""
     from thalweg import studies
-    from thalweg.experiment import pieces
+    from thalweg.experiment import folders
     from thalweg.storage.files import is_written_to
 
-    begun = pieces.kept_in(folder) or studies.begun_in(folder)
+    begun = folders.begun_in(folder) or studies.begun_in(folder)
     if begun is None:
         return False
     if as_json:
         print(json.dumps({"unfinished": begun.what, "done": begun.done, "damaged": begun.damaged}))
         return True
     goes_on = "another command is at work on it" if is_written_to(folder) else begun.command
-    _print(f"{begun.what}, unfinished: {begun.done} {begun.parts} of it are done; {goes_on}.")
+    _print(f"{begun.what}, unfinished: {begun.done} parts of it are done; {goes_on}.")
     for name in begun.damaged:
         _print(f"{name} is damaged and will be computed again.")
     return True

@@ -16,6 +16,6 @@ from thalweg.experiment.files import moved as moved
 from thalweg.experiment.files import read as read
 from thalweg.experiment.files import to_toml as to_toml
 from thalweg.experiment.performance import STAGES as STAGES
+from thalweg.experiment.performance import keeper_of as keeper_of
 from thalweg.experiment.performance import perform as perform
-from thalweg.experiment.performance import pieces_of as pieces_of
 from thalweg.experiment.settings import Experiment as Experiment

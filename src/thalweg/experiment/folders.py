@@ -5,7 +5,7 @@ experiment: same settings, data, start and version, told by one digest. Anything
 another's.
 
 A run that is to replace another one (`begin_anew`) is computed beside it, and takes its place once
-it is finished: an interruption leaves the old one, and the pieces of the new one.
+it is finished: an interruption leaves the old one, and the parts of the new one.
 """
 
 import tomllib
@@ -17,14 +17,17 @@ from typing import Any
 from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.experiment.files import from_toml, to_toml
-from thalweg.experiment.pieces import FOLDER, SETTINGS
 from thalweg.experiment.settings import Experiment
 from thalweg.storage import FORMAT, holds
-from thalweg.storage.contents import RESULTS, attributes
+from thalweg.storage.contents import RESULTS, Begun, attributes
 from thalweg.storage.files import numbered, remove, standing, write_text, writing_to
+from thalweg.storage.keeper import forget, kept_in, keys_in
 
 DEFAULT = "thalweg-run"
 """The folder of a run that names none."""
+
+PARTS = ".partial"
+"""Where finished parts of an unfinished run lie, in its folder."""
 
 PICTURES = ("overview", "loss", "distance", "sharpness", "smallest", "balance", "alignment")
 """The pictures of a report."""
@@ -39,7 +42,7 @@ _WRITTEN = (
 
 
 _REPLACES = "replaces"
-"""Marks, beside its pieces, a run that is to replace the one in the folder."""
+"""Marks, beside its parts, a run that is to replace the one in the folder."""
 
 _OTHERS = {"unknown": "holds other results", "damaged": "holds results that were damaged"}
 
@@ -65,13 +68,13 @@ class Wanted:
             return None
         if kind == "run":
             return None if self.finished_in(folder) else self._difference(folder)
-        foreign, begun = _foreign_in(folder, kind), [path.name for path in _begun(folder)]
+        foreign, begun = _foreign_in(folder, kind), keys_in(folder / PARTS)
         if foreign is not None:
             return foreign
         return self._difference(folder) if begun and self.digest not in begun else None
 
     def _replaces_in(self, folder: Path) -> bool:
-        return (folder / FOLDER / self.digest / _REPLACES).exists()
+        return (folder / PARTS / self.digest / _REPLACES).exists()
 
     def _difference(self, folder: Path) -> str:
         """The first thing in which the run there is another one."""
@@ -83,7 +86,7 @@ class Wanted:
         state = "another experiment" if said else "an unfinished run of another experiment"
         for field, value in (_flat(self.experiment) if old else {}).items():
             if field == "title" and not said:
-                continue  # pieces go without: they may be used under another one
+                continue  # parts go without: they may be used under another one
             if old.get(field) != value:
                 there = old.get(field, "not set")
                 return f"holds {state}, in which `{field}` is {there!r} instead of {value!r}"
@@ -97,6 +100,25 @@ def free_folder(wanted: Wanted, base: Path) -> Path:
     return next(each for each in numbered(base) if wanted.other_in(each) is None)
 
 
+def begun_in(folder: Path) -> Begun | None:
+    """The run in a folder that did not come to its end, if there is one."""
+    kept = kept_in(folder / PARTS)
+    goes_on = "the same `thalweg run` continues"
+    found = Begun(f"The run in {folder}", len(kept.whole), kept.damaged, goes_on)
+    return found if kept.whole or kept.damaged else None
+
+
+def are_kept(folder: Path, digest: str) -> bool:
+    """Whether there are parts of this very run."""
+    return (folder / PARTS / digest).exists()
+
+
+def finish(folder: Path) -> None:
+    """Remove the parts of a run whose results are written."""
+    with writing_to(folder):
+        forget(folder / PARTS)
+
+
 def begin_anew(folder: Path, digest: str) -> None:
     """Forget what was begun of a run; it is to replace the one in the folder, once finished."""
     kind = holds(folder)
@@ -108,12 +130,12 @@ def begin_anew(folder: Path, digest: str) -> None:
             f"{folder} must hold a run to be replaced, but it {foreign}; give another `--out`, or "
             "remove it first."
         )
-    pieces = folder / FOLDER / digest
+    parts = folder / PARTS / digest
     with writing_to(folder):
-        remove(pieces)
+        remove(parts)
         if of_a_run:
-            pieces.mkdir(parents=True)
-            write_text(pieces / _REPLACES, "")
+            parts.mkdir(parents=True)
+            write_text(parts / _REPLACES, "")
 
 
 def _foreign_in(folder: Path, kind: str | None) -> str | None:
@@ -122,21 +144,14 @@ def _foreign_in(folder: Path, kind: str | None) -> str | None:
         return _OTHERS.get(kind, f"holds a {kind}")
     if (folder / "study.json").exists():
         return "holds an unfinished study"
-    taken = [] if _begun(folder) else [name for name in _WRITTEN if (folder / name).exists()]
+    taken = [] if keys_in(folder / PARTS) else [name for name in _WRITTEN if (folder / name).exists()]
     return f"holds a file {taken[0]} that is not of a run" if taken else None
-
-
-def _begun(folder: Path) -> list[Path]:
-    place = folder / FOLDER
-    return [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
 
 
 def _text_of(folder: Path) -> str:
     """The settings of an unfinished run."""
-    for path in _begun(folder):
-        with suppress(OSError, UnicodeDecodeError):
-            return (path / SETTINGS).read_text(encoding="utf-8")
-    return ""
+    said = (str(key.get("experiment", "")) for key in keys_in(folder / PARTS).values())
+    return next(filter(None, said), "")
 
 
 def _flat(experiment: Experiment) -> dict[str, Any]:

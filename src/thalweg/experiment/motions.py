@@ -12,10 +12,10 @@ from jaxtyping import Float
 
 from thalweg._typing import Weights
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, FlowError, descend, flow
-from thalweg.experiment.pieces import Arrays
 from thalweg.experiment.settings import FlowSettings, Training
 from thalweg.objective import Objective
 from thalweg.solvers.choosing import SOLVERS
+from thalweg.storage.keeper import Arrays
 
 Times = Float[np.ndarray, " times"]
 

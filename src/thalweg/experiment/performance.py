@@ -1,14 +1,16 @@
 """The main job: descent at several learning rates next to the flow, and all that is measured.
 
-Work goes stage by stage, and every finished piece of a stage may be kept (`pieces`). A run is
+Work goes stage by stage, and every finished part of one may be kept (`storage.keeper`). A run is
 recorded at its own steps; one with fewer records than the others is padded with NaN, and so is
 whatever could not be measured: the reason then stands in an attribute.
 """
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,12 +20,14 @@ from threadpoolctl import ThreadpoolController
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import Weights
+from thalweg._version import __version__
 from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
 from thalweg.experiment import building, quantities
 from thalweg.experiment.certificates import as_plain, strongest
 from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
+from thalweg.experiment.folders import PARTS
 from thalweg.experiment.motions import (
     descent_arrays,
     descent_from,
@@ -32,11 +36,11 @@ from thalweg.experiment.motions import (
     flow_from,
     some_records,
 )
-from thalweg.experiment.pieces import Arrays, Pieces
 from thalweg.experiment.results import Measurements, assemble
 from thalweg.experiment.settings import Experiment, Output
 from thalweg.measurement import least_loss
 from thalweg.objective import Objective
+from thalweg.storage.keeper import Arrays, Keeper
 from thalweg.theorems import Question, certify_case
 from thalweg.theorems.measured import measure
 from thalweg.tubes import tube
@@ -66,22 +70,34 @@ def perform(
         experiment: what is run.
         folder: where relative paths of data start; the current folder if not given.
         progress: called with a stage's name and how much of it is done.
-        kept_in: a folder where finished pieces are kept until `pieces.forget`; work that was
+        kept_in: a folder where finished parts are kept until `folders.finish`; work that was
             interrupted goes on from there, and comes to the same results.
     """
     ready = prepared(experiment, folder)
-    pieces = pieces_of(experiment, ready, kept_in)
-    work = _Work(experiment, ready.objective, ready.weights, pieces, progress)
+    keeper = keeper_of(experiment, ready, kept_in)
+    work = _Work(experiment, ready.objective, ready.weights, keeper, progress)
     # LAPACK's threads wait for each other on the many small matrices of tubes and certificates.
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         return work.results()
 
 
 @checked
-def pieces_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = None) -> Pieces:
-    """Where finished pieces are kept, under a digest of all that they depend on."""
-    settings = to_toml(experiment.model_copy(update={"title": "", "output": Output()}))
-    return Pieces(kept_in, settings, jax.tree.leaves(ready.objective), ready.weights)
+def keeper_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = None) -> Keeper:
+    """What keeps finished parts in a folder of results, under all that they depend on."""
+    key = {
+        "thalweg": __version__,
+        "experiment": to_toml(experiment.model_copy(update={"title": "", "output": Output()})),
+        "arrays": _digest([*jax.tree.leaves(ready.objective), *ready.weights]),
+    }
+    return Keeper(None if kept_in is None else kept_in / PARTS, key)
+
+
+def _digest(arrays: Iterable[Any]) -> str:
+    """Of data and start, which files may change."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,7 @@ class _Work:
     experiment: Experiment
     objective: Objective
     weights: Weights
-    pieces: Pieces
+    keeper: Keeper
     progress: Progress
 
     def results(self) -> xr.Dataset:
@@ -112,8 +128,8 @@ class _Work:
             minimum=least_loss(self.objective),
             reasons={"no_flow": no_flow, "no_tube": no_tube},
         )
-        results = assemble(self.experiment, self.objective, found, self.pieces.seconds)
-        return results.assign_attrs(digest=self.pieces.digest)
+        results = assemble(self.experiment, self.objective, found, self.keeper.seconds)
+        return results.assign_attrs(digest=self.keeper.digest)
 
     def descent(self) -> list[Descent]:
         """One run per learning rate."""
@@ -126,7 +142,7 @@ class _Work:
             def descend(rate: float = rate, report: Callable[[float], None] = report) -> Arrays:
                 return descent_arrays(self.objective, self.weights, training, rate, report)
 
-            runs.append(descent_from(self._piece("descent", number, descend), self.objective))
+            runs.append(descent_from(self._part("descent", number, descend), self.objective))
             report(1.0)
         return runs
 
@@ -137,7 +153,7 @@ class _Work:
         if not settings.enabled:
             self.progress("flow", 1.0)
             return None, "The flow was not asked for (flow.enabled = false)."
-        arrays = self._piece(
+        arrays = self._part(
             "flow", 0, lambda: flow_arrays(self.objective, self.weights, settings, runs)
         )
         self.progress("flow", 1.0)
@@ -152,7 +168,7 @@ class _Work:
             return [{} for _ in runs], 'No tube was asked for (flow.tube = "off").'
         for number, run in enumerate(runs):
             self.progress("tube", number / len(runs))
-            arrays = self._piece("tube", number, lambda run=run: _tube_arrays(run, kind))
+            arrays = self._part("tube", number, lambda run=run: _tube_arrays(run, kind))
             reason = reason or str(arrays.get("reason", ""))
             tubes.append(arrays)
         self.progress("tube", 1.0)
@@ -170,7 +186,7 @@ class _Work:
         for number, motion in enumerate(motions):
             self.progress("spectrum", number / len(motions))
             found.append(
-                self._piece(
+                self._part(
                     "spectrum",
                     number,
                     lambda motion=motion: _spectrum_arrays(motion, records, settings.tolerance),
@@ -185,7 +201,7 @@ class _Work:
         for number, motion in enumerate(motions):
             self.progress("balance", number / len(motions))
             found.append(
-                self._piece("balance", number, lambda motion=motion: quantities.along(motion))
+                self._part("balance", number, lambda motion=motion: quantities.along(motion))
             )
         self.progress("balance", 1.0)
         return found
@@ -195,7 +211,7 @@ class _Work:
         self.progress("certificates", 0.0)
         found: dict[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
         if self.experiment.certificates.enabled:
-            arrays = self._piece("certificates", 0, lambda: self._certify(run, exact))
+            arrays = self._part("certificates", 0, lambda: self._certify(run, exact))
             found = {
                 "text": str(arrays["text"]),
                 "greatest_sharpness": float(arrays["greatest_sharpness"]),
@@ -221,8 +237,8 @@ class _Work:
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
             return distance(run, flow_at(exact, run.times))
 
-    def _piece(self, stage: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
-        return self.pieces.get(f"{stage}-{number}", compute)
+    def _part(self, stage: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
+        return self.keeper.get(f"{stage}-{number}", compute)
 
 
 def _spectrum_arrays(motion: AbstractTrajectory, records: int | None, tolerance: float) -> Arrays:

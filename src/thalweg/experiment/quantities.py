@@ -19,9 +19,9 @@ from thalweg.curvature.minimisers import (
     minimiser_sharpness_bounds,
 )
 from thalweg.dynamics import AbstractTrajectory
-from thalweg.experiment.pieces import Arrays
 from thalweg.objective import Objective
 from thalweg.problem.base import Outputs
+from thalweg.storage.keeper import Arrays
 
 _FLATNESS: tuple[str, ...] = (
     "paper_sharpness_bound", "stronger_sharpness_bound", "balanced_sharpness", "least_sharpness",

@@ -12,12 +12,12 @@ import xarray as xr
 
 from thalweg.dynamics import Descent, Flow
 from thalweg.experiment.files import to_toml
-from thalweg.experiment.pieces import Arrays
 from thalweg.experiment.settings import Experiment
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, Phase, classify
 from thalweg.quantities import NEVER, TOO_FEW_RECORDS, described
 from thalweg.storage import FORMAT, provenance
+from thalweg.storage.keeper import Arrays
 
 KIND = "run"
 """What the attribute `kind` of such a dataset says."""

@@ -1,4 +1,4 @@
-"""Results of many runs in blocks: each is one file that appears when it is complete.
+"""Results of many runs in blocks: each is a part that is kept until all are there (`keeper`).
 
 A folder of blocks has a manifest that says what is computed and where every run belongs. When all
 blocks are there they are put together into one Zarr store, a window of the grid at a time, so that
@@ -6,10 +6,9 @@ memory does not grow with the number of runs; then the blocks go.
 """
 
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,28 +16,18 @@ import numpy as np
 import xarray as xr
 import zarr
 from jaxtyping import Float, Int
-from numcodecs import Zstd
-from zarr.core.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore
 
 from thalweg._errors import InputError
 from thalweg.quantities import attributes_of, stored_as
 from thalweg.storage.contents import MANIFEST, RESULTS, attributes
-from thalweg.storage.files import (
-    left_of,
-    remove,
-    remove_at_once,
-    remove_parts,
-    write_bytes,
-    write_folder,
-    writing_to,
-)
+from thalweg.storage.files import remove, remove_at_once, remove_parts, write_folder, writing_to
+from thalweg.storage.keeper import Arrays, Keeper, forget
 from thalweg.storage.layout import Layout, Window
-from thalweg.storage.sealed import read_record, sealed, unsealed, write_record
+from thalweg.storage.sealed import read_record, write_record
 from thalweg.storage.sums import DamageError
 
-_BLOCKS, _FORMAT = "blocks", 2
-_BLOCK_NAME = re.compile(r"(\d{6,})\.zarr\.zip")
+_BLOCKS, _FORMAT = "blocks", 3
+_NUMBER, _PATH = "number.", "path."
 _AT_HAND = 32  # blocks in memory while windows are filled
 _ALL: Any = {"write_empty_chunks": True}  # what is not there is missing, to every reader
 _log = logging.getLogger(__name__)
@@ -123,8 +112,8 @@ class BlockStore:
             "layout": self.layout.to_json(),
         }
         with writing_to(self.folder):
-            self._remove_blocks()
-            self._blocks.mkdir(parents=True, exist_ok=True)
+            forget(self._blocks)
+            self._keeper.begin()
             write_record(self.folder / MANIFEST, held)
 
     def clean(self) -> None:
@@ -132,17 +121,17 @@ class BlockStore:
         with writing_to(self.folder):
             for path in (self.results, self.folder / MANIFEST):
                 remove_parts(path)
-            for path in self._files():
-                if _number(left_of(path.name)) is not None:
-                    remove(path)
             if self.complete:
-                self._remove_blocks()
+                forget(self._blocks)
+            else:
+                self._keeper.begin()
+                self._keeper.clean()
 
     def clear(self) -> None:
         """Remove the sweep, and nothing else that is in the folder."""
         with writing_to(self.folder):
             remove_at_once(self.results)
-            self._remove_blocks()
+            forget(self._blocks)
             remove(self.folder / MANIFEST)
 
     def done(self) -> set[int]:
@@ -154,29 +143,19 @@ class BlockStore:
 
     def checked(self) -> tuple[set[int], list[str]]:
         """The numbers of the blocks that are there and whole, and the names of damaged ones."""
-        whole, damaged = set(), []
-        for path in sorted(self._files()):
-            number = _number(path.name)
-            if number is None or number >= self.count:
-                continue
-            try:
-                unsealed(path)
-                whole.add(number)
-            except (DamageError, OSError):
-                damaged.append(path.name)
-        return whole, damaged
+        kept = self._keeper.checked()
+        numbers = {int(name) for name in kept.whole if name.isdecimal()}
+        return {number for number in numbers if number < self.count}, kept.damaged
 
     def write(self, number: int, block: Block) -> None:
         """Put a block in place."""
-        with writing_to(self.folder):
-            self._blocks.mkdir(parents=True, exist_ok=True)
-            write_bytes(self._path(number), _packed(block))
+        self._keeper.put(_name(number), _arrays(block))
 
     def assemble(self) -> None:
         """Put all blocks together, then remove them."""
         with writing_to(self.folder):
             write_folder(self.results, self._write_results)
-            self._remove_blocks()
+            forget(self._blocks)
 
     def unfinished(self) -> xr.Dataset:
         """What there is so far, in memory; NaN where nothing is."""
@@ -206,27 +185,25 @@ class BlockStore:
     def _blocks(self) -> Path:
         return self.folder / _BLOCKS
 
-    def _path(self, number: int) -> Path:
-        return self._blocks / f"{number:06d}.zarr.zip"
+    @cached_property
+    def _keeper(self) -> Keeper:
+        return Keeper(self._blocks, self.identity)
 
-    def _files(self) -> list[Path]:
-        """All that is where the blocks are."""
-        return list(self._blocks.iterdir()) if self._blocks.is_dir() else []
-
-    def _remove_blocks(self) -> None:
-        """Remove all blocks, and their folder if nothing else is in it."""
-        for path in self._files():
-            if _number(path.name) is not None or _number(left_of(path.name)) is not None:
-                remove(path)
-        if self._blocks.is_dir() and not self._files():
-            self._blocks.rmdir()
+    def _read(self, number: int) -> Block:
+        try:
+            return _block(self._keeper.read(_name(number)))
+        except DamageError as error:
+            raise DamageError(
+                f"The blocks in {self._blocks} must be what was written there, but {error}; run "
+                "the same command again to compute it anew."
+            ) from error
 
     def _variables(self, numbers: list[int]) -> dict[str, Variable]:
         """The dimensions and shape of everything that blocks hold."""
         names: dict[str, Variable] = {}
         dims, shape = self.layout.dims, self.layout.shape
         if numbers:
-            block = _read_block(self._path(numbers[0]))
+            block = self._read(numbers[0])
             names = dict.fromkeys(block.numbers, (dims, shape))
             for name, path in block.paths.items():
                 names[name] = ((*dims, "record"), (*shape, path.shape[1]))
@@ -245,7 +222,7 @@ class BlockStore:
     def _index(self, numbers: list[int]) -> _Index:
         index = _Index(*np.full((2, self.layout.size), -1))
         for number in numbers:
-            cells = _read_block(self._path(number), only_cells=True).cells
+            cells = self._read(number).cells
             index.block[cells], index.row[cells] = number, np.arange(cells.size)
         return index
 
@@ -254,7 +231,7 @@ class BlockStore:
     ) -> Iterator[tuple[Window, dict[str, np.ndarray]]]:
         """Window by window, what there is to put there."""
         index, dims = self._index(numbers), len(self.layout.dims)
-        block_at = lru_cache(_AT_HAND)(lambda number: _read_block(self._path(number)))
+        block_at = lru_cache(_AT_HAND)(self._read)
         for window in self.layout.windows():
             cells = self.layout.cells(window)
             owners, rows = index.block[cells], index.row[cells]
@@ -282,7 +259,6 @@ def create_variables(
             dtype=stored_as(name).dtype,
             # An integer that stood for what is missing would be read back as NaN.
             fill_value=np.nan if stored_as(name).dtype == "float64" else None,
-            compressors=Zstd(3),
             config=_ALL,
             attributes={"_ARRAY_DIMENSIONS": list(dims), **attributes_of(name)},
         )
@@ -295,50 +271,21 @@ def _unset(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, stored_as(name).missing, stored_as(name).dtype)
 
 
-def _number(name: str | None) -> int | None:
-    """The number of the block whose file has this name, if it is one."""
-    match = _BLOCK_NAME.fullmatch(name or "")
-    return int(match[1]) if match else None
+def _name(number: int) -> str:
+    return f"{number:06d}"
 
 
-def _packed(block: Block) -> bytes:
-    """A Zarr group in one file: cells, all numbers side by side, all paths side by side.
-
-    It is made in memory, for a file that a full disk cuts short cannot be closed in peace.
-    """
-    store = MemoryStore()
-    names = {"numbers": list(block.numbers), "paths": list(block.paths)}
-    group = zarr.create_group(store, zarr_format=2, attributes=names)
-    arrays = {"cells": block.cells}
-    for kind, held in (("numbers", block.numbers), ("paths", block.paths)):
-        arrays[kind] = np.stack(list(held.values()))
-    for name, array in arrays.items():
-        group.create_array(name, data=array, chunks=array.shape, compressors=Zstd(3), config=_ALL)
-    return sealed({name: part.to_bytes() for name, part in store._store_dict.items()})
+def _arrays(block: Block) -> Arrays:
+    """A block as a part that can be kept."""
+    numbers = {f"{_NUMBER}{name}": values for name, values in block.numbers.items()}
+    paths = {f"{_PATH}{name}": values for name, values in block.paths.items()}
+    return {"cells": block.cells, **numbers, **paths}
 
 
-def _read_block(path: Path, only_cells: bool = False) -> Block:
-    buffer = default_buffer_prototype().buffer
-    try:
-        members = unsealed(path)
-    except DamageError as error:
-        raise DamageError(
-            f"The blocks in {path.parent} must be what was written there, but {error}; run the "
-            "same command again to compute it anew."
-        ) from error
-    parts = {name: buffer.from_bytes(part) for name, part in members.items()}
-    group = zarr.open_group(MemoryStore(parts), mode="r")
-    cells = np.asarray(_array(group, "cells")[...])
-    if only_cells:
-        return Block(cells, {}, {})
-    held = []
-    for kind in ("numbers", "paths"):
-        names: Any = group.attrs[kind]
-        held.append(dict(zip(names, np.asarray(_array(group, kind)[...]), strict=True)))
-    return Block(cells, held[0], held[1])
-
-
-def _array(group: zarr.Group, name: str) -> zarr.Array:
-    array = group[name]
-    assert isinstance(array, zarr.Array)
-    return array
+def _block(arrays: Arrays) -> Block:
+    """The block that was kept as this part."""
+    numbers, paths = (
+        {name.removeprefix(kind): held for name, held in arrays.items() if name.startswith(kind)}
+        for kind in (_NUMBER, _PATH)
+    )
+    return Block(arrays["cells"], numbers, paths)

@@ -25,14 +25,12 @@ class Begun:
 
     Attributes:
         what: what it is, as the beginning of a sentence.
-        parts: what its parts are called.
-        done: how many of them are there and whole.
+        done: how many of its parts are there and whole.
         damaged: the names of those that are there, but damaged.
         command: how it is continued, as the end of a sentence.
     """
 
     what: str
-    parts: str
     done: int
     damaged: list[str]
     command: str

@@ -8,7 +8,7 @@ from thalweg.storage.contents import Begun
 from thalweg.storage.files import writing_to
 from thalweg.storage.sealed import read_record, write_record
 from thalweg.storage.sums import DamageError
-from thalweg.studies.parts import checked_parts
+from thalweg.studies.parts import Parts
 
 _NOTE = "study.json"
 
@@ -78,6 +78,6 @@ def begun_in(folder: Path) -> Begun | None:
         ) from error
     if note is None:
         return None
-    done, damaged = checked_parts(folder / "parts", note.settings)
-    goes_on = f"`{note.command}` continues"
-    return Begun(f"The study {note.study} in {folder}", "parts", done, damaged, goes_on)
+    kept = Parts(folder, note.settings).checked()
+    what, goes_on = f"The study {note.study} in {folder}", f"`{note.command}` continues"
+    return Begun(what, len(kept.whole), kept.damaged, goes_on)

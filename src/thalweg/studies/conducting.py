@@ -17,9 +17,9 @@ import xarray as xr
 from thalweg._checks import InputError
 from thalweg.storage import FORMAT, holds, open_results, provenance, write_results
 from thalweg.storage.contents import RESULTS, attributes
-from thalweg.storage.files import only_writer, remove, remove_at_once, write_text, writing_to
+from thalweg.storage.files import only_writer, remove_at_once, write_text, writing_to
 from thalweg.studies.begun import Note, forget_note
-from thalweg.studies.parts import Parts, key_of
+from thalweg.studies.parts import Parts, forget_parts, key_of
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.theorems.certificate import Verdict
 
@@ -194,7 +194,7 @@ def _fields(study: AbstractStudy) -> dict[str, Any]:
 
 def _computed(study: AbstractStudy, note: Note, folder: Path, progress: Progress) -> xr.Dataset:
     """The data, from parts that are there and others; they are on disk afterwards."""
-    begun, parts = note.resumed(folder), Parts(folder / "parts", _settings(study))
+    begun, parts = note.resumed(folder), Parts(folder, note.settings)
     started = clock.perf_counter()
 
     def spent() -> Note:
@@ -212,7 +212,7 @@ def _computed(study: AbstractStudy, note: Note, folder: Path, progress: Progress
         spent().write(folder)
     results.attrs |= _provenance(spent())
     write_results(results, folder)
-    parts.clear()
+    forget_parts(folder)
     forget_note(folder)
     return results
 
@@ -243,7 +243,7 @@ def _require_study(folder: Path) -> None:
 def _clear(folder: Path) -> None:
     with writing_to(folder):
         remove_at_once(folder / RESULTS)
-        remove(folder / "parts")
+        forget_parts(folder)
         forget_note(folder)
 
 

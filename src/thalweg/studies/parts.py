@@ -1,42 +1,29 @@
-"""Finished parts of a study on disk, so that nothing is computed twice.
+"""Finished parts of a study: datasets that are kept, so that nothing is computed twice."""
 
-After a kill at any moment a part is complete or absent. Parts belong to settings; those of others
-are not seen.
-"""
-
-import hashlib
 import json
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from thalweg._version import __version__
-from thalweg.storage.files import remove, write_folder, writing_to
-from thalweg.storage.sums import DamageError, require_whole
+from thalweg.storage.keeper import Arrays, Keeper, Kept, forget
 
-_log = logging.getLogger(__name__)
+_FOLDER, _DATASET = "parts", ".dataset"
 
 
 class Parts:
-    """The parts of one study with one set of settings, in a folder."""
+    """The parts of one study with one set of settings, in the folder of its results."""
 
-    def __init__(self, folder: Path, settings: Any):
-        """Keep parts in a folder, under a key made of these settings and the version."""
-        self._folder = _place(folder, key_of(settings))
+    def __init__(self, folder: Path, key: str):
+        """Keep parts in a folder, under a key (`key_of`)."""
+        self._keeper = Keeper(folder / _FOLDER, {"settings": key})
 
     def get(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
         """The part of this name: read if it is there, computed and kept if it is not."""
-        place = self._folder / f"{name}.zarr"
-        if not _is_there(place):
-            part = compute()
-            with writing_to(self._folder):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                write_folder(place, lambda path: _write(part, path))
-        # Without its encoding: the width of its words would cut those it is joined with.
-        return xr.open_zarr(place, chunks=None).load().drop_encoding()
+        return _dataset(self._keeper.get(name, lambda: _arrays(compute())))
 
     def gather(
         self,
@@ -54,9 +41,14 @@ class Parts:
         assert isinstance(joined, xr.Dataset)
         return joined
 
-    def clear(self) -> None:
-        """Remove them all, once the whole is stored."""
-        remove(self._folder)
+    def checked(self) -> Kept:
+        """Which parts are there, after a look at all of them."""
+        return self._keeper.checked()
+
+
+def forget_parts(folder: Path) -> None:
+    """Remove all parts in the folder of a study, whatever their key."""
+    forget(folder / _FOLDER)
 
 
 def key_of(settings: Any) -> str:
@@ -64,33 +56,32 @@ def key_of(settings: Any) -> str:
     return json.dumps([__version__, settings], sort_keys=True, default=str)
 
 
-def checked_parts(folder: Path, key: str) -> tuple[int, list[str]]:
-    """How many parts with this key are there and whole, and the names of those that are damaged."""
-    whole, damaged = 0, []
-    for part in sorted(_place(folder, key).glob("*.zarr")):
-        try:
-            require_whole(part)
-            whole += 1
-        except DamageError as error:
-            damaged.append(f"{part.name} ({error})")
-    return whole, damaged
+def _arrays(part: xr.Dataset) -> Arrays:
+    """All values by name, and the names of dimensions and coordinates and all attributes as JSON.
+
+    What is not kept is the encoding: the width of its words would cut those it is joined with.
+    """
+    said = json.dumps(part.to_dict(data=False, encoding=False), default=_plain)
+    values = {str(name): _words(variable.values) for name, variable in part.variables.items()}
+    return values | {_DATASET: np.asarray(said)}
 
 
-def _place(folder: Path, key: str) -> Path:
-    return folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+def _dataset(arrays: Arrays) -> xr.Dataset:
+    said = json.loads(str(arrays[_DATASET]))
+    for variables in (said["coords"], said["data_vars"]):
+        for name, variable in variables.items():
+            variable["data"] = arrays[name]
+    return xr.Dataset.from_dict(said)
 
 
-def _is_there(place: Path) -> bool:
-    """Whether a part is kept and whole; a damaged one counts as lost, and that is said."""
-    if not place.exists():
-        return False
-    try:
-        require_whole(place)
-    except DamageError as error:
-        _log.warning("%s is damaged (%s) and is computed again.", place, error)
-        return False
-    return True
+def _words(values: np.ndarray) -> np.ndarray:
+    """Words as NumPy's own strings, also where pandas or xarray hold them as objects."""
+    is_words = values.dtype.kind == "T" or (
+        values.dtype.kind == "O" and all(isinstance(each, str) for each in values.flat)
+    )
+    return values.astype(str) if is_words else values
 
 
-def _write(part: xr.Dataset, path: Path) -> None:
-    part.to_zarr(path, mode="w", zarr_format=2, consolidated=True, write_empty_chunks=True)
+def _plain(value: Any) -> Any:
+    """A number or an array of NumPy's, as JSON has it."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
