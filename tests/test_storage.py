@@ -13,7 +13,14 @@ import xarray as xr
 from thalweg._checks import InputError
 from thalweg.storage import files, holds, open_results, provenance, write_results
 from thalweg.storage.blocks import Block, BlockStore
-from thalweg.storage.files import only_writer, remove, write_file, write_folder, writing_to
+from thalweg.storage.files import (
+    is_written_to,
+    only_writer,
+    remove,
+    write_file,
+    write_folder,
+    writing_to,
+)
 from thalweg.storage.keeper import Keeper, forget, kept_in, keys_in
 from thalweg.storage.layout import Layout
 
@@ -376,6 +383,24 @@ def test_one_writer_at_a_time(tmp_path):
     with only_writer(tmp_path), pytest.raises(InputError, match="another one is at work"):
         enter()
     enter()
+
+
+def test_the_lock_of_a_killed_writer_is_free(tmp_path):
+    hold = "with only_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    words = f"import sys; from pathlib import Path; from thalweg.storage.files import only_writer\n{hold}"
+    with subprocess.Popen(
+        [sys.executable, "-c", words, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as writer:  # fmt: skip
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "held\n"
+        assert is_written_to(tmp_path)
+        with pytest.raises(InputError, match="another one is at work"), only_writer(tmp_path):
+            pass
+        writer.kill()
+    assert not is_written_to(tmp_path)
+    with only_writer(tmp_path):
+        pass
 
 
 def test_provenance_names_versions_and_nothing_that_changes():

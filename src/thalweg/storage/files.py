@@ -6,14 +6,15 @@ made it, and is swept away by the next writer of the same name.
 """
 
 import errno
-import fcntl
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from thalweg._errors import InputError
 from thalweg.storage.sums import write_sums
@@ -169,30 +170,35 @@ def only_writer(folder: Path) -> Iterator[None]:
     """Keep other processes from writing into a folder; the lock ends with the process."""
     with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / LOCK).open("w")
-    with handle:
+        (folder / LOCK).touch()
+    with ExitStack() as held:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            held.enter_context(_lock(folder))
+        except Timeout as error:
             raise InputError(
                 f"Only one command at a time may write to {folder}, but another one is at work "
                 "there; wait for it, or choose another folder."
             ) from error
-        except OSError:
+        except (OSError, NotImplementedError):
             pass  # some network disks know no locks; renaming is still atomic
         yield
 
 
 def is_written_to(folder: Path) -> bool:
     """Whether another command is at work in a folder."""
+    if not (folder / LOCK).exists():
+        return False
     try:
-        with (folder / LOCK).open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with _lock(folder):
+            return False
+    except Timeout:
         return True
-    except OSError:
-        pass  # no lock, or a disk that knows none
-    return False
+    except (OSError, NotImplementedError):
+        return False  # a disk that knows no locks, or a folder that is only to be read
+
+
+def _lock(folder: Path) -> BaseFileLock:
+    return FileLock(folder / LOCK, blocking=False)
 
 
 def _part_of(path: Path) -> Path:
