@@ -389,10 +389,13 @@ def test_a_finished_study_is_not_computed_again(conducted, monkeypatch):
 
 
 def test_the_interval_of_a_mean_leaves_diverged_runs_out():
-    values = xr.DataArray([[1.0, 2.0, 3.0, np.nan], [np.nan] * 4], dims=("scale", "repetition"))
+    nan = np.nan
+    rows = [[1.0, 2.0, 3.0, nan], [nan] * 4, [nan, 5.0, nan, nan]]
+    values = xr.DataArray(rows, dims=("scale", "repetition"))
     mean, low, high = mean_and_interval(values)
     assert float(mean[0]) == 2.0
     # Of 27 resamplings of (1, 2, 3) one has the mean 1: more than 2.5 %.
     assert float(low[0]) == 1.0
     assert float(high[0]) == 3.0
     assert np.isnan([mean[1], low[1], high[1]]).all()
+    assert float(mean[2]) == float(low[2]) == float(high[2]) == 5.0

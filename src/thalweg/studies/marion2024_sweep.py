@@ -131,15 +131,21 @@ def mean_and_interval(
     values: xr.DataArray, resamplings: int = 1000
 ) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     """The mean over the runs that did not diverge, and its 95 % bootstrap interval."""
+    from scipy.stats import bootstrap  # slow to load
+
     rng = np.random.default_rng(0)
     table = values.transpose(..., "repetition").values
     flat = table.reshape(-1, table.shape[-1])
     rows = np.full((3, flat.shape[0]), np.nan)
     for place, each in enumerate(flat):
         kept = each[np.isfinite(each)]
-        if kept.size:
-            means = rng.choice(kept, (resamplings, kept.size)).mean(axis=1)
-            rows[:, place] = kept.mean(), *np.percentile(means, (2.5, 97.5))
+        if kept.size == 1:
+            rows[:, place] = kept
+        elif kept.size:
+            drawn = bootstrap(
+                (kept,), np.mean, n_resamples=resamplings, method="percentile", rng=rng
+            )
+            rows[:, place] = kept.mean(), *drawn.confidence_interval
     like = values.isel(repetition=0, drop=True)
     order = [name for name in values.dims if name != "repetition"]
     shaped = [row.reshape(table.shape[:-1]) for row in rows]
