@@ -21,7 +21,6 @@ itself. A step along the gradient of the nearest z bounds the distance from abov
     networks", arXiv:2107.06608.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thalweg._arguments import checked
+from thalweg._bisection import bisected_in_lanes
 from thalweg._checks import InputError
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import largest_eigenvalue, products_without_two, spectral_norm
@@ -104,23 +104,12 @@ def distance_to_boundary(network: AbstractNetwork, weights: Weights, x: Inputs) 
         ]
         return jnp.all(jnp.concatenate(changes, axis=1) < jnp.concatenate(margins, axis=1))
 
-    lower = _largest(is_clear, jnp.where(jnp.isinf(nearest), 0.0, nearest))
+    limit = jnp.where(jnp.isinf(nearest), 0.0, nearest)
+    lower, _ = bisected_in_lanes(is_clear, jnp.zeros_like(limit), limit, halvings=_BISECTIONS)
     return BoundaryDistance(
         lower=jnp.where(jnp.isinf(nearest), jnp.inf, lower),
         upper=_step_across(layers, network, weights, x, first_order),
     )
-
-
-def _largest(holds: Callable[[Scalar], Bool[Array, ""]], limit: Scalar) -> Scalar:
-    """The largest number up to a limit for which a condition holds, if it does for all smaller."""
-
-    def halve(_: Array, bounds: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        low, high = bounds
-        middle = (low + high) / 2
-        held = holds(middle)
-        return jnp.where(held, middle, low), jnp.where(held, high, middle)
-
-    return jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(limit), limit))[0]
 
 
 def _layers(

@@ -196,7 +196,7 @@ def reciprocal_norm(tau: float, norm: float, bend: float, depth: int) -> float:
         rate = depth - 2 * k
         # integral of exp(rate r) from bend to end, over cosh(end)^N; its larger end is factored out
         peak = rate * (end if rate > 0 else bend) - depth * (height + np.log(2))
-        width = tau if rate == 0 else -np.expm1(-abs(rate) * tau) / abs(rate)
+        width = tau * scipy.special.exprel(-abs(rate) * tau)
         total += depth * comb(depth, k) * np.exp(peak) * width
     return float(total)
 
@@ -253,9 +253,8 @@ def _riccati_step(
     powers of e; sorted by size, and with pivoting, the factorisation is accurate row by row.
     """
     growth = np.abs(2 * rates)
-    flat = growth * duration < 1e-300
     # B = (exp(2 rate t) - 1) / (2 rate), as the larger exponential times a width.
-    width = np.where(flat, duration, -np.expm1(-growth * duration) / np.where(flat, 1, growth))
+    width = duration * scipy.special.exprel(-growth * duration)
     root = np.exp(np.maximum(rates * duration, 0)) * np.sqrt(width)
     rows = np.vstack([root[:, None] * stacked, np.eye(stacked.shape[1])])
     order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")

@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
-from threadpoolctl import ThreadpoolController
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._threads import one_blas_thread
 from thalweg._typing import Weights
 from thalweg._version import __version__
 from thalweg.curvature import spectrum_along
@@ -76,8 +76,7 @@ def perform(
     ready = prepared(experiment, folder)
     keeper = keeper_of(experiment, ready, kept_in)
     work = _Work(experiment, ready.objective, ready.weights, keeper, progress)
-    # LAPACK's threads wait for each other on the many small matrices of tubes and certificates.
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         return work.results()
 
 

@@ -39,11 +39,12 @@ from jaxtyping import Array, Bool, Float, Int
 from typing_extensions import override
 
 from thalweg._checks import InputError
+from thalweg._phi import phi_one
 from thalweg._typing import Scalar
 from thalweg.objective import DENSE_LIMIT
 from thalweg.solvers.adaptive import AbstractAdaptiveSolver, FlatObjective, Followed, Goal, Vector
 from thalweg.solvers.base import Work
-from thalweg.solvers.steady import phi_one, way_in_basis
+from thalweg.solvers.steady import way_in_basis
 from thalweg.solvers.stepping import AbstractStepper, Trial, error_size, integrate
 
 Stages = Float[Array, "stages size"]

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from thalweg._phi import phi_one
 from thalweg._typing import Scalar
 from thalweg.krylov.lanes import tridiagonal
 
@@ -27,12 +28,6 @@ Vector = Float[Array, " size"]
 
 KRYLOV = 8
 """The dimension of the space, if one product does not settle the matter."""
-
-
-def phi_one(z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """(exp(z) - 1) / z, without cancellation."""
-    away = jnp.where(z == 0, 1.0, z)
-    return jnp.where(z == 0, 1.0, jnp.expm1(away) / away)
 
 
 def way_in_basis(

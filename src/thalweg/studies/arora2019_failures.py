@@ -10,6 +10,7 @@ from scipy.optimize import root_scalar
 from typing_extensions import override
 
 from thalweg import initialisation
+from thalweg._bisection import bisected
 from thalweg.dynamics import descend
 from thalweg.figures import PALETTE, STYLE
 from thalweg.network import LinearNetwork
@@ -175,11 +176,10 @@ def _edge_of_the_print(depth: int) -> float:
 
 def _last_proven_margin(depth: int, learning_rate: float = 0.01) -> float:
     """The margin up to which Lemma 17 holds with what is printed, by bisection."""
-    low, high = 0.75, 0.99
-    for _ in range(20):
-        middle = (low + high) / 2
-        factor = printed_factor(depth, learning_rate, middle)
-        start = Unbalanced(depth, learning_rate, middle, factor)
-        fails = any(claim.fails for claim in printed_growth_claims(start))
-        low, high = (low, middle) if fails else (middle, high)
-    return low
+
+    def holds(margin: float) -> bool:
+        factor = printed_factor(depth, learning_rate, margin)
+        start = Unbalanced(depth, learning_rate, margin, factor)
+        return not any(claim.fails for claim in printed_growth_claims(start))
+
+    return bisected(holds, 0.75, 0.99, halvings=20)

@@ -10,6 +10,7 @@ import xarray as xr
 from typing_extensions import override
 
 from thalweg import initialisation
+from thalweg._bisection import bisected
 from thalweg._typing import Weights
 from thalweg.dynamics import descend, nothing
 from thalweg.figures import PALETTE, STYLE, plain_log_ticks
@@ -255,13 +256,14 @@ def _unbalanced(weights: Weights, imbalance: float) -> Weights:
     """The first layer times 1 + a and the last divided by it, with about this imbalance."""
     if len(weights) == 1:
         return weights
-    low, high = 0.0, 1e3
-    for _ in range(70):
-        middle = (low + high) / 2
-        now = (weights[0] * (1 + middle), *weights[1:-1], weights[-1] / (1 + middle))
-        found = float(np.max(largest_imbalance(now)))
-        low, high = (middle, high) if found < imbalance else (low, middle)
-    return (weights[0] * (1 + low), *weights[1:-1], weights[-1] / (1 + low))
+
+    def scaled(a: float) -> Weights:
+        return (weights[0] * (1 + a), *weights[1:-1], weights[-1] / (1 + a))
+
+    def is_less(a: float) -> bool:
+        return float(np.max(largest_imbalance(scaled(a)))) < imbalance
+
+    return scaled(bisected(is_less, 0.0, 1e3, halvings=70))
 
 
 def _measured(

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from typing_extensions import override
 
+from thalweg._bisection import bisected
 from thalweg.adversarial import WorstCase
 from thalweg.figures.style import PALETTE, STYLE
 from thalweg.studies.elkabetz2021_potentials import hill, ridge
@@ -213,10 +214,7 @@ def _largest_good_rate(case: WorstCase, time: float) -> float:
 
     high = log(1 / (6 * float(case.a)))
     low = log(float(case.transition)) - log(float(case.a)) - log(1e4)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if near(middle) else (low, middle)
-    return exp(low)
+    return exp(bisected(near, low, high, halvings=_BISECTIONS))
 
 
 # --- how it is drawn -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from thalweg._checks import InputError
 from thalweg._compiled import keep_compiled
+from thalweg._threads import one_blas_thread
 from thalweg.storage import provenance
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.local import Keep
@@ -93,9 +94,7 @@ class _Work:
 
 def compute_for_another(task: Task) -> Sent:
     """Compute a block on a worker; as `run_locally` would, to the last bit."""
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1, "blas")
+    one_blas_thread()  # for good: another thread of the worker may be at a block, too
     keep_compiled()
     return Sent(compute(task), versions())
 

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from threadpoolctl import threadpool_limits
-
+from thalweg._threads import one_blas_thread
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task
 from thalweg.sweeps.runs import compute
@@ -45,8 +44,7 @@ def run_locally(
         task = make()
         keep(task.number, compute(task, go_on))
 
-    # Linear algebra on one thread rounds alike on every machine.
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         futures = [pool.submit(work, make) for make in tasks]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)

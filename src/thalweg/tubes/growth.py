@@ -36,7 +36,7 @@ as long as it has not. Nothing about the flow is presupposed. At the end of the 
 
     exp(integral of m) r + q0 eta phi_1 + q1 eta^2 phi_2 + q2 eta^3 phi_3.
 
-Here phi_j(x) = integral over 0 <= u <= 1 of exp((1 - u) x) u^(j-1) / (j-1)! du.
+For phi_j see `thalweg._phi`.
 
 Without the correction (c = 0 throughout, and z(s) = theta_k - s g) the same holds with q0 = 0,
 q1 = |H g| and q2 = L |g|^2.
@@ -45,8 +45,9 @@ q1 = |H g| and q2 = L |g|^2.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
+from thalweg._phi import first_phis
 from thalweg._typing import Scalar
 from thalweg.curvature.balls import BallCentre
 from thalweg.curvature.sample_balls import JointCentre, SampleCentre
@@ -105,7 +106,7 @@ def grow(centre: Centre, smallest: Scalar, defect: Defect, radius: Scalar, rate:
             return -jnp.maximum(smallest - ball.hessian_lipschitz * away, by_norms)
 
         steepest, mean = jnp.maximum(exponent(rate), 0.0), exponent(rate / 2)
-        one, two, three = phi(steepest * rate)
+        one, two, three = first_phis(steepest * rate)
         added = (
             defect.constant * rate * one
             + defect.linear * rate**2 * two
@@ -133,31 +134,3 @@ def grow(centre: Centre, smallest: Scalar, defect: Defect, radius: Scalar, rate:
     _, guess, (reached, after, mean) = jax.lax.while_loop(unproven, enlarge, start)
     proven = reached < guess
     return Growth(jnp.where(proven, after, jnp.inf), jnp.where(proven, reached, jnp.inf), -mean)
-
-
-def phi(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """phi_1, phi_2 and phi_3 of a number that is not negative, without cancellation."""
-    small = x < 0.5
-    series = jnp.where(small, x, 0.0)
-    large = jnp.where(small, 1.0, x)
-    growth = jnp.expm1(large)
-    closed = (
-        growth / large,
-        (growth - large) / large**2,
-        (growth - large - large**2 / 2) / large**3,
-    )
-    return tuple(
-        jnp.where(small, _series(series, order), exact) for order, exact in enumerate(closed, 1)
-    )  # pyright: ignore[reportReturnType]
-
-
-def _series(x: Float[Array, ""], order: int) -> Scalar:
-    """phi_order(x) = sum over i of x^i / (i + order)!; sixteen terms are exact below 1 / 2."""
-    total, factor = jnp.zeros_like(x), 1.0
-    for number in range(2, order + 1):
-        factor /= number
-    term = jnp.full_like(x, factor)
-    for i in range(16):
-        total += term
-        term = term * x / (i + order + 1)
-    return total
