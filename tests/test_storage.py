@@ -387,9 +387,9 @@ def test_one_writer_at_a_time(tmp_path):
 
 def test_the_lock_of_a_killed_writer_is_free(tmp_path):
     hold = "with only_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    words = f"import sys; from pathlib import Path; from thalweg.storage.files import only_writer\n{hold}"
+    imports = "import sys; from pathlib import Path; from thalweg.storage.files import only_writer"
     with subprocess.Popen(
-        [sys.executable, "-c", words, str(tmp_path)],
+        [sys.executable, "-c", f"{imports}\n{hold}", str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as writer:  # fmt: skip
         assert writer.stdout is not None

@@ -36,6 +36,21 @@ from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
 
+__all__ = [
+    "Saddle",
+    "Trap",
+    "WorstCase",
+    "divergence_factor",
+    "diverging",
+    "rescaled_saddle",
+    "sharp_saddle",
+    "stalling",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @shown
 class Trap(NamedTuple):

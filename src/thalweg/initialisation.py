@@ -30,7 +30,25 @@ from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork
 
-Layer = Float[Array, "_ _"]
+__all__ = [
+    "aligned",
+    "balanced",
+    "balanced_from",
+    "gaussian",
+    "identity",
+    "nearest_balanced",
+    "one_zero_layer",
+    "pytorch_default",
+    "residual",
+    "xavier_uniform",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
 
 
@@ -204,7 +222,7 @@ def nearest_balanced(weights: Weights) -> Weights:
     )
 
 
-def _balanced_by_polar(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def _balanced_by_polar(layers: tuple[_Layer, ...]) -> tuple[_Layer, ...]:
     """B_N = W_N and B_j = (B_{j+1}^T B_{j+1})^{1/2} Q_j, with the polar factor Q_j of W_j."""
     _, values, right = jnp.linalg.svd(layers[-1], full_matrices=False)
     root = right.T @ (values[:, None] * right)
@@ -217,7 +235,7 @@ def _balanced_by_polar(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     return tuple(reversed(found))
 
 
-def _balanced_by_vectors(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def _balanced_by_vectors(layers: tuple[_Layer, ...]) -> tuple[_Layer, ...]:
     """B_j = s v_{j+1} v_j^T with s = |W_N|, v_{N+1} = 1 and v_j along W_j^T v_{j+1}."""
     size = jnp.linalg.norm(layers[-1])
     vector = jnp.ones(1, layers[-1].dtype)
@@ -237,7 +255,7 @@ def _distance(weights: Weights, others: Weights) -> Float[Array, ""]:
     return jnp.sqrt(sum(squares, jnp.zeros(())))
 
 
-def _signed_svd(matrix: Layer) -> tuple[Layer, Float[Array, " values"], Layer]:
+def _signed_svd(matrix: _Layer) -> tuple[_Layer, Float[Array, " values"], _Layer]:
     """A thin decomposition, without rounding's singular values and with settled signs."""
     left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
     precision = jnp.finfo(values.dtype).eps * max(matrix.shape)
@@ -247,7 +265,7 @@ def _signed_svd(matrix: Layer) -> tuple[Layer, Float[Array, " values"], Layer]:
     return left * signs, values, signs.T * right
 
 
-def _padded(block: Layer, shape: tuple[int, ...]) -> Layer:
+def _padded(block: _Layer, shape: tuple[int, ...]) -> _Layer:
     """The block in the upper left corner of zeros, cut where it does not fit."""
     block = block[: shape[0], : shape[1]]
     return jnp.zeros(shape, block.dtype).at[: block.shape[0], : block.shape[1]].set(block)

@@ -29,14 +29,32 @@ from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
 
-Layer = Float[Array, "_ _"]
+__all__ = [
+    "alignment",
+    "along",
+    "conserved",
+    "deficiency_margin",
+    "distance_from_rank_one",
+    "distance_to_minimiser",
+    "imbalance",
+    "layer_norms",
+    "least_loss",
+    "unbalancedness",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
 
 _NUMBERS_AT_ONCE = 2**20  # how many weights `along` unpacks at a time: 8 MB
 
 
 @checked
-def imbalance(weights: Weights) -> tuple[Layer, ...]:
+def imbalance(weights: Weights) -> tuple[_Layer, ...]:
     """W_{j+1}^T W_{j+1} - W_j W_j^T of consecutive layers; all zero if balanced."""
     layers = chained(weights)
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers))
@@ -50,7 +68,9 @@ def unbalancedness(weights: Weights) -> Scalar:
 
 
 @checked
-def conserved(network: AbstractNetwork, weights: Weights) -> tuple[Layer, ...] | tuple[Scalar, ...]:
+def conserved(
+    network: AbstractNetwork, weights: Weights
+) -> tuple[_Layer, ...] | tuple[Scalar, ...]:
     """What the gradient flow of any loss keeps constant, without weight decay.
 
     For a linear network the imbalances; for networks that are homogeneous in each layer the

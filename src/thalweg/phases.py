@@ -39,6 +39,26 @@ from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg.quantities import NEVER, NO_RUN, PHASES, QUANTITIES
 
+__all__ = [
+    "BLOWN_UP",
+    "EDGE_WIDTH",
+    "FALLING",
+    "FLAGS",
+    "FLAT",
+    "HOVER",
+    "LEAST_RECORDS",
+    "RISE",
+    "SETTLED",
+    "Phase",
+    "classified",
+    "classify",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 SETTLED = 1e-3
 BLOWN_UP = 1e6
 RISE = 1.1
@@ -169,11 +189,11 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
 # --- what the criteria speak about ---------------------------------------------------------------
 
 
-Runs = Float[np.ndarray, "runs records"]
-Some = Bool[np.ndarray, " runs"]
+_Runs = Float[np.ndarray, "runs records"]
+_Some = Bool[np.ndarray, " runs"]
 
 
-def _excess(loss: Runs, minimum: np.ndarray, reference: np.ndarray | None) -> Runs:
+def _excess(loss: _Runs, minimum: np.ndarray, reference: np.ndarray | None) -> _Runs:
     """As a share of the reference; zero where it is rounding, which may go below the minimum."""
     rounding = _ROUNDING * np.abs(loss[:, :1])
     excess = np.where(loss - minimum <= rounding, 0.0, loss - minimum)
@@ -181,7 +201,7 @@ def _excess(loss: Runs, minimum: np.ndarray, reference: np.ndarray | None) -> Ru
     return np.where(excess > 0, excess / scale, excess)  # zero over zero is zero; NaN stays
 
 
-def _measured(sharpness: Any, shape: tuple[int, ...]) -> Runs:
+def _measured(sharpness: Any, shape: tuple[int, ...]) -> _Runs:
     """The sharpness; NaN where it is not known."""
     if sharpness is None:
         return np.full((1, shape[-1]), np.nan)
@@ -194,7 +214,7 @@ def _measured(sharpness: Any, shape: tuple[int, ...]) -> Runs:
     return values.reshape(-1, shape[-1])
 
 
-def _told(broken: Some, diverged: Some) -> Some:
+def _told(broken: _Some, diverged: _Some) -> _Some:
     """Which runs diverged, as was noted when they ran; a number that is lost is no divergence."""
     if np.any(broken & ~diverged):
         raise InputError(
@@ -204,11 +224,11 @@ def _told(broken: Some, diverged: Some) -> Some:
     return diverged
 
 
-def _has_blown_up(excess: Runs) -> Some:
+def _has_blown_up(excess: _Runs) -> _Some:
     return excess[:, -1] > BLOWN_UP * np.maximum(excess[:, 0], 1.0)
 
 
-def _settled_phases(excess: Runs, stability: Runs) -> list[tuple[Some, Phase]]:
+def _settled_phases(excess: _Runs, stability: _Runs) -> list[tuple[_Some, Phase]]:
     last = max(1, excess.shape[-1] // 10)
     settled = excess[:, -last:].max(axis=1) <= SETTLED
     end = _mean(stability[:, -last:])
@@ -223,7 +243,7 @@ def _settled_phases(excess: Runs, stability: Runs) -> list[tuple[Some, Phase]]:
     ]
 
 
-def _open_phases(excess: Runs, stability: Runs) -> list[tuple[Some, Phase]]:
+def _open_phases(excess: _Runs, stability: _Runs) -> list[tuple[_Some, Phase]]:
     records = excess.shape[-1]
     half, quarter = records // 2, records // 4
     last = excess[:, -quarter:]
@@ -241,13 +261,13 @@ def _open_phases(excess: Runs, stability: Runs) -> list[tuple[Some, Phase]]:
     ]
 
 
-def _rises(excess: Runs, above: float = 0.0) -> Some:
+def _rises(excess: _Runs, above: float = 0.0) -> _Some:
     """Whether it gets RISE times as large as its running minimum, while it is above this."""
     lowest = np.minimum.accumulate(excess, axis=1)
     return np.any((excess > RISE * lowest) & (excess > above), axis=1)
 
 
-def _mean(values: Runs) -> Float[np.ndarray, " runs"]:
+def _mean(values: _Runs) -> Float[np.ndarray, " runs"]:
     """Over what is known of the last axis; NaN where nothing is."""
     known = np.isfinite(values)
     return np.where(known, values, 0.0).sum(axis=1) / np.where(

@@ -11,6 +11,23 @@ from typing import Any
 
 import xarray as xr
 
+__all__ = [
+    "NEVER",
+    "NO_RUN",
+    "PHASES",
+    "QUANTITIES",
+    "TOO_FEW_RECORDS",
+    "Quantity",
+    "attributes_of",
+    "described",
+    "stored_as",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 NEVER = -1
 """What `diverged_at` is where the loss stayed finite."""
 

@@ -4,17 +4,28 @@ One module per source. What comes out is a named tuple of arrays with one row pe
 `Regression(x, y)` or `Classification(x, labels)`.
 """
 
-from thalweg.data.digit_images import mnist as mnist
-from thalweg.data.synthetic import LinearData as LinearData
-from thalweg.data.synthetic import conditioned_regression as conditioned_regression
-from thalweg.data.synthetic import gaussian_regression as gaussian_regression
-from thalweg.data.table import Labelled as Labelled
-from thalweg.data.table import Table as Table
-from thalweg.data.table import diabetes as diabetes
-from thalweg.data.table import digits as digits
-from thalweg.data.table import from_csv as from_csv
-from thalweg.data.table import linnerud as linnerud
-from thalweg.data.whitening import NormalisedLabels as NormalisedLabels
-from thalweg.data.whitening import Whitened as Whitened
-from thalweg.data.whitening import normalise_labels as normalise_labels
-from thalweg.data.whitening import whiten as whiten
+from thalweg.data.digit_images import mnist
+from thalweg.data.synthetic import LinearData, conditioned_regression, gaussian_regression
+from thalweg.data.table import Labelled, Table, diabetes, digits, from_csv, linnerud
+from thalweg.data.whitening import NormalisedLabels, Whitened, normalise_labels, whiten
+
+__all__ = [
+    "Labelled",
+    "LinearData",
+    "NormalisedLabels",
+    "Table",
+    "Whitened",
+    "conditioned_regression",
+    "diabetes",
+    "digits",
+    "from_csv",
+    "gaussian_regression",
+    "linnerud",
+    "mnist",
+    "normalise_labels",
+    "whiten",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -144,7 +144,9 @@ def _foreign_in(folder: Path, kind: str | None) -> str | None:
         return _OTHERS.get(kind, f"holds a {kind}")
     if (folder / "study.json").exists():
         return "holds an unfinished study"
-    taken = [] if keys_in(folder / PARTS) else [name for name in _WRITTEN if (folder / name).exists()]
+    taken = (
+        [] if keys_in(folder / PARTS) else [name for name in _WRITTEN if (folder / name).exists()]
+    )
     return f"holds a file {taken[0]} that is not of a run" if taken else None
 
 

@@ -4,9 +4,20 @@ import matplotlib
 
 matplotlib.use("Agg")  # files, not windows; before pyplot is imported
 
-from thalweg.figures.critical import critical_rates as critical_rates
-from thalweg.figures.overview import overview as overview
-from thalweg.figures.phase import phase_map as phase_map
-from thalweg.figures.style import PALETTE as PALETTE
-from thalweg.figures.style import STYLE as STYLE
-from thalweg.figures.style import plain_log_ticks as plain_log_ticks
+from thalweg.figures.critical import critical_rates
+from thalweg.figures.overview import overview
+from thalweg.figures.phase import phase_map
+from thalweg.figures.style import PALETTE, STYLE, plain_log_ticks
+
+__all__ = [
+    "PALETTE",
+    "STYLE",
+    "critical_rates",
+    "overview",
+    "phase_map",
+    "plain_log_ticks",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

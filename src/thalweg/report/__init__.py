@@ -9,13 +9,28 @@ from pathlib import Path
 import xarray as xr
 
 from thalweg.experiment.folders import PICTURES
-from thalweg.report.page import page as page
-from thalweg.report.sentences import findings as findings
-from thalweg.report.summary import summary as summary
-from thalweg.report.summary import table as table
+from thalweg.report.page import page
+from thalweg.report.sentences import findings
+from thalweg.report.summary import summary, table
 from thalweg.storage import write_results
 from thalweg.storage.files import remove, write_bytes, write_text, writing_to
 from thalweg.storage.sums import digest_of
+
+__all__ = [
+    "PAGE",
+    "draw",
+    "fault_of",
+    "findings",
+    "page",
+    "summary",
+    "table",
+    "write",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 PAGE = "report.html"
 """The report, in the folder of a run."""

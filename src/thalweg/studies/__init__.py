@@ -9,18 +9,33 @@ from importlib import import_module
 
 from thalweg import data
 from thalweg._checks import InputError
-from thalweg.studies.begun import begun_in as begun_in
-from thalweg.studies.conducting import Outcome as Outcome
-from thalweg.studies.conducting import conduct as conduct
-from thalweg.studies.conducting import is_finished as is_finished
-from thalweg.studies.conducting import label_of as label_of
-from thalweg.studies.conducting import recalled as recalled
-from thalweg.studies.publishing import publish as publish
-from thalweg.studies.publishing import require_pages as require_pages
-from thalweg.studies.study import AbstractStudy as AbstractStudy
-from thalweg.studies.study import Finding as Finding
-from thalweg.studies.study import Size as Size
-from thalweg.studies.study import Variant as Variant
+from thalweg.studies.begun import begun_in
+from thalweg.studies.conducting import Outcome, conduct, is_finished, label_of, recalled
+from thalweg.studies.publishing import publish, require_pages
+from thalweg.studies.study import AbstractStudy, Finding, Size, Variant
+
+__all__ = [
+    "STUDIES",
+    "AbstractStudy",
+    "Finding",
+    "Outcome",
+    "Size",
+    "Variant",
+    "begun_in",
+    "conduct",
+    "find",
+    "is_finished",
+    "label_of",
+    "missing_data",
+    "publish",
+    "recalled",
+    "require_pages",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 STUDIES: dict[str, str] = {
     "arora2019-rates": "arora2019_rates:Rates",

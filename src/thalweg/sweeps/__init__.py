@@ -5,9 +5,18 @@
 sweeps.
 """
 
-from thalweg.sweeps.merging import merge as merge
-from thalweg.sweeps.performing import is_finished as is_finished
-from thalweg.sweeps.performing import other_in as other_in
-from thalweg.sweeps.performing import perform as perform
-from thalweg.sweeps.performing import prepared as prepared
-from thalweg.sweeps.performing import sweep as sweep
+from thalweg.sweeps.merging import merge
+from thalweg.sweeps.performing import is_finished, other_in, perform, prepared, sweep
+
+__all__ = [
+    "is_finished",
+    "merge",
+    "other_in",
+    "perform",
+    "prepared",
+    "sweep",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
