@@ -206,7 +206,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     assert again.attrs["certificates"] == results.attrs["certificates"]
 
 
-def test_pieces_of_another_experiment_are_not_taken(settings, tmp_path):
+def test_parts_of_another_experiment_are_not_taken(settings, tmp_path):
     def stop(at, share):
         if at == "flow":
             raise Interrupted
@@ -216,6 +216,24 @@ def test_pieces_of_another_experiment_are_not_taken(settings, tmp_path):
         with pytest.raises(Interrupted):
             experiment.perform(each, progress=stop, kept_in=tmp_path)
     assert len(list((tmp_path / folders.PARTS).iterdir())) == 2
+
+
+def test_nothing_that_is_told_can_be_markup(results):
+    """Every place of the page where words of the user's or of a statement stand."""
+    bad = '"><script>`<b>`&'
+    certificates = json.loads(results.attrs["certificates"])
+    for answer in certificates["answers"]:
+        answer["question"] = bad
+        answer["rows"] = [dict.fromkeys(row, bad) for row in answer["rows"]]
+    for rows in (certificates["compared"], certificates["refused"]):
+        for row in rows:
+            row |= {name: [bad] if name == "statements" else bad for name in row}
+    said = {"title": bad, "experiment": bad, "machine": bad}
+    hostile = results.assign_attrs({**said, "certificates": json.dumps(certificates)})
+    text = report.page(hostile, {"loss": b"png"})
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert text.count("&lt;script&gt;") > 10
 
 
 def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
