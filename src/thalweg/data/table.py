@@ -50,7 +50,7 @@ def from_csv(path: str | PathLike[str], target: str | Sequence[str]) -> Table:
     others = [column for column in range(len(header)) if column not in columns]
     if not others:
         raise InputError(f"{file} must hold a column besides the target, to predict it from.")
-    numbers = np.array([_column(file, header, rows, column) for column in range(len(header))]).T
+    numbers = _numbers(file, header, rows)
     y = numbers[:, columns[0]] if isinstance(target, str) else numbers[:, columns]
     names = tuple(header[column] for column in others)
     return Table(jnp.asarray(numbers[:, others]), jnp.asarray(y), names, tuple(wanted))
@@ -148,32 +148,38 @@ def _target_columns(file: Path, header: list[str], wanted: list[str]) -> list[in
     return [header.index(name) for name in wanted]
 
 
-def _column(
-    file: Path, header: list[str], rows: list[tuple[int, list[str]]], column: int
-) -> list[float]:
-    name = header[column]
-    words = [cells[column] for _, cells in rows if not _is_number(cells[column] or "nan")]
-    if words and len(words) == sum(1 for _, cells in rows if cells[column]):
+def _numbers(
+    file: Path, header: list[str], rows: list[tuple[int, list[str]]]
+) -> Float[np.ndarray, "samples columns"]:
+    try:
+        numbers = np.array([cells for _, cells in rows], dtype=object).astype(float)
+    except ValueError:
+        numbers = np.array(np.nan)
+    if not np.isfinite(numbers).all():
+        for column in range(len(header)):
+            _require_numbers(file, header[column], [(line, cells[column]) for line, cells in rows])
+    return numbers
+
+
+def _require_numbers(file: Path, name: str, cells: list[tuple[int, str]]) -> None:
+    """Refuse the first cell of a column that holds no finite number."""
+    words = [cell for _, cell in cells if not _is_number(cell or "nan")]
+    if words and len(words) == sum(1 for _, cell in cells if cell):
         raise InputError(
             f"Column {name!r} of {file} must hold numbers, but it holds words such as "
             f"{words[0]!r}; encode its categories as numbers (one column of 0 and 1 for each) or "
             "remove it."
         )
-    numbers = []
-    for line, cells in rows:
-        cell = cells[column]
+    for line, cell in cells:
         where = f"line {line}, column {name!r} of {file}"
         if cell and not _is_number(cell):
             raise InputError(f"Every cell must hold a number, got {cell!r} in {where}; correct it.")
-        value = float(cell or "nan")
-        if not math.isfinite(value):
+        if not math.isfinite(float(cell or "nan")):
             got = cell or "an empty cell"
             raise InputError(
                 f"Every cell must hold a finite number, got {got} in {where}; drop the row or "
                 "fill the gap first."
             )
-        numbers.append(value)
-    return numbers
 
 
 def _is_number(cell: str) -> bool:
