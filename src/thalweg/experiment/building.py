@@ -1,7 +1,7 @@
-"""From settings to the nouns of the package: data, problem, network, objective, weights, case."""
+"""From settings to the nouns of the package: data, problem, network, objective, case."""
 
 from itertools import pairwise
-from math import isfinite, isnan
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,25 +9,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from thalweg import data, initialisation
+from thalweg import data
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
 from thalweg.experiment.settings import (
-    AlignedStart,
-    CommonStart,
     ConditionedData,
     CsvData,
     DrawnStart,
     Experiment,
     GaussianData,
-    IdentityStart,
     ImageData,
     NetworkSettings,
     TableData,
     TargetData,
 )
+from thalweg.experiment.starts import finite_start, key_for
 from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
@@ -40,11 +38,6 @@ from thalweg.problem import (
 from thalweg.theorems import Case, RandomStart
 
 DEPTH = 10
-
-
-def _key(seed: int, purpose: int) -> Any:
-    """Data, start and readout with the same seed must not be made of the same numbers."""
-    return jax.random.fold_in(jax.random.key(seed), purpose)
 
 
 class _Samples(NamedTuple):
@@ -65,40 +58,6 @@ def objective(experiment: Experiment, folder: Path | None = None) -> Objective:
     problem = _problem(experiment, folder or Path())
     network = _network(experiment.network, *_ends(problem))
     return Objective(network, problem, experiment.loss.weight_decay)
-
-
-@checked
-def finite_start(experiment: Experiment, objective: Objective) -> Weights:
-    """The start of runs that are to come to something: the loss there is a number."""
-    weights = start(experiment, objective)
-    value = float(objective(weights))
-    if not isfinite(value):
-        scale = getattr(experiment.start, "scale", None)
-        which = "" if scale is None else f" with `start.scale` = {scale:g}"
-        raise InputError(
-            f"The loss at the start must be finite, got {value:g}{which}; take a smaller start, or "
-            "smaller data."
-        )
-    return weights
-
-
-@checked
-def start(experiment: Experiment, objective: Objective) -> Weights:
-    """The weights that all runs start from."""
-    network, settings = objective.network, experiment.start
-    match settings:
-        case DrawnStart():
-            draw = getattr(initialisation, settings.kind)
-            weights = draw(network, settings.scale, key=_key(settings.seed, 1))
-            return initialisation.one_zero_layer(weights) if settings.zero_last_layer else weights
-        case CommonStart():
-            return getattr(initialisation, settings.kind)(network, key=_key(settings.seed, 1))
-        case AlignedStart():
-            return initialisation.aligned(
-                network, settings.norm, settings.cosine, _solution(objective.problem)
-            )
-        case IdentityStart():
-            return initialisation.identity(network)
 
 
 @checked
@@ -168,12 +127,12 @@ def _samples(settings: Any, folder: Path) -> _Samples:
     match settings:
         case GaussianData():
             drawn = data.gaussian_regression(
-                _key(settings.seed, 0), settings.samples, settings.features, settings.noise
+                key_for(0, settings.seed), settings.samples, settings.features, settings.noise
             )
             return _Samples(_whitened(drawn.x, settings.white), drawn.y)
         case ConditionedData():
             drawn = data.conditioned_regression(
-                _key(settings.seed, 0), settings.samples, settings.features, settings.condition,
+                key_for(0, settings.seed), settings.samples, settings.features, settings.condition,
                 settings.outputs, settings.noise,
             )  # fmt: skip
             return _Samples(drawn.x, drawn.y)
@@ -270,7 +229,7 @@ def _network(settings: NetworkSettings, features: int, outputs: int) -> Abstract
             f"`network.readout` must be false for {outputs} outputs; it brings layers to one."
         )
     last = hidden[-1] if hidden else features
-    vector = jax.random.normal(_key(settings.seed, 2), (last,))
+    vector = jax.random.normal(key_for(2, settings.seed), (last,))
     return LinearNetwork([features, *hidden, last], vector / jnp.linalg.norm(vector))
 
 
@@ -286,13 +245,3 @@ def _require_room(layers: int, weights: int) -> None:
         compiling_seconds(layers),
         "take a smaller `network.depth`",
     )
-
-
-def _solution(problem: AbstractProblem) -> Any:
-    squared = problem.least_squares
-    if squared is None:
-        raise InputError(
-            'An "aligned" `start` needs a square loss, whose solution is known, got '
-            f"{type(problem).__name__}."
-        )
-    return squared.minimiser

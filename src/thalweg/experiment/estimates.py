@@ -8,8 +8,9 @@ from thalweg._sizes import compiling_seconds as compiling
 from thalweg._sizes import computing_seconds, require_memory, require_time
 from thalweg._typing import Weights
 from thalweg.dynamics.batch import block_operations
-from thalweg.experiment.building import finite_start, objective
+from thalweg.experiment.building import objective
 from thalweg.experiment.settings import Experiment
+from thalweg.experiment.starts import finite_start
 from thalweg.objective import Objective
 
 _FUNCTIONS = 20  # that are compiled for a whole run: steps, flows, products, theorems

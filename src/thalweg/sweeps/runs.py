@@ -34,13 +34,13 @@ from thalweg.curvature import minimiser_sharpness_bounds, spectrum_along
 from thalweg.curvature.path import SpectrumPath
 from thalweg.dynamics import Descent, descend, nothing
 from thalweg.experiment import Experiment, objective
+from thalweg.experiment.starts import starts
 from thalweg.measurement import distance_to_minimiser, least_loss
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, classify
 from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
-from thalweg.sweeps.starts import starts_of
 
 COMPUTATION = 3
 """Counts up whenever this package finds other numbers for the same runs."""
@@ -57,13 +57,13 @@ def compute(task: Task, note: Note = lambda steps: None) -> Block:
     built = _objective(
         settings.data, settings.network, settings.loss, task.folder, task.data_digest
     )
-    starts = starts_of(task, built)
+    weights = starts(task.starts, built)
     rates = np.array(task.rates)
-    _compile(task, built, tuple(array[: task.lanes] for array in starts), rates[: task.lanes])
+    _compile(task, built, tuple(array[: task.lanes] for array in weights), rates[: task.lanes])
     parts = []
     for first in range(0, rates.size, task.lanes):
         some = slice(first, first + task.lanes)
-        some_starts = tuple(array[some] for array in starts)
+        some_starts = tuple(array[some] for array in weights)
         parts.append(_measured(task, built, some_starts, rates[some], note))
     numbers, paths = zip(*parts, strict=True)
     return Block(task.cells, _joined(numbers), _joined(paths))
