@@ -24,8 +24,8 @@ sweep theorems tube tube_along tubes
 
 
 OPEN_LISTINGS = {
-    "bench", "cli", "critical", "curvature", "dynamics", "network", "objective", "problem",
-    "theorems", "validated",
+    "bench", "cli", "critical", "curvature", "dynamics", "krylov", "network", "objective",
+    "problem", "theorems", "validated",
 }  # fmt: skip
 """Public modules that show more than their public names: those yet to be put in order."""
 

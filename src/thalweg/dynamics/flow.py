@@ -21,7 +21,6 @@ their number grows like 1 / rtol, and only small accuracies are affordable.
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from math import prod
 from typing import Any, Literal, TypeVar, overload
 
@@ -30,12 +29,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Real
-from threadpoolctl import ThreadpoolController
 from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_array, finite_weights, require_count, require_finite
 from thalweg._sizes import require_memory
+from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
@@ -217,9 +216,7 @@ def flow(
         moment = jnp.asarray(moments[index])
         return way.solve(Task(objective, start, moment, *numbers, length, limit, estimate_error))
 
-    # LAPACK's own threads wait for each other when the cores are busy: eigendecompositions of some
-    # hundred rows were seen to take a hundred times as long.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         found = _map_in_threads(one, list(np.ndindex(batch)))
 
     return _assemble(
@@ -248,7 +245,7 @@ def _validated(
             f"A flow is validated from one start, got a batch of shape {moments.shape[:-1]}; one "
             "at a time."
         )
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         return validated_flow(solver, objective, starts, moments)
 
 
@@ -281,11 +278,6 @@ def _records(found: list[Solution]) -> dict[str, list[Any]]:
         name: [run.records.get(name, np.full(np.shape(value), np.nan)) for run in found]
         for name, value in known.items()
     }
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _map_in_threads(function: Callable[[_Item], _Result], items: list[_Item]) -> list[_Result]:

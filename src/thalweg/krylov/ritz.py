@@ -12,8 +12,9 @@ times the residual, and several times what the last quarter of the steps still c
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from thalweg._bisection import bisected_in_lanes
 from thalweg.krylov.lanes import Lanes, Tridiagonal
 
 CaseLanes = Float[Array, "cases lanes"]
@@ -99,15 +100,12 @@ def _bisect(matrix: Tridiagonal, cases: _Cases) -> CaseLanes:
     """The extreme eigenvalue of each case, between the ends of Gershgorin's discs."""
     number = jnp.where(cases.outside < 0, 1, cases.steps)
 
-    def halve(_: Array, bounds: tuple[CaseLanes, CaseLanes]) -> tuple[CaseLanes, CaseLanes]:
-        low, high = bounds
-        middle = (low + high) / 2
-        above = _count_below(matrix, cases, middle) >= number
-        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+    def is_below(values: CaseLanes) -> Bool[Array, "..."]:
+        return _count_below(matrix, cases, values) < number
 
     shape = cases.last_beta.shape
-    start = (jnp.broadcast_to(cases.low, shape), jnp.broadcast_to(cases.high, shape))
-    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, start)
+    ends = (jnp.broadcast_to(cases.low, shape), jnp.broadcast_to(cases.high, shape))
+    low, high = bisected_in_lanes(is_below, *ends, halvings=_BISECTIONS)
     return (low + high) / 2
 
 

@@ -6,17 +6,12 @@ a solver must define; `adaptive` and `stepping` are for solvers that follow one 
 tolerances, `steady` tells where a flow has come to rest.
 """
 
-from thalweg.solvers.auto import Auto as Auto
-from thalweg.solvers.base import AbstractSolver as AbstractSolver
-from thalweg.solvers.base import FlowError as FlowError
-from thalweg.solvers.base import Solution as Solution
-from thalweg.solvers.base import Task as Task
-from thalweg.solvers.base import Work as Work
-from thalweg.solvers.chebyshev import Chebyshev as Chebyshev
-from thalweg.solvers.collocation import Collocation as Collocation
-from thalweg.solvers.explicit import Diffrax as Diffrax
-from thalweg.solvers.explicit import Explicit as Explicit
-from thalweg.solvers.validated import Validated as Validated
+from thalweg.solvers.auto import Auto
+from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
+from thalweg.solvers.chebyshev import Chebyshev
+from thalweg.solvers.collocation import Collocation
+from thalweg.solvers.explicit import Diffrax, Explicit
+from thalweg.solvers.validated import Validated
 
 __all__ = [
     "AbstractSolver",
@@ -31,3 +26,7 @@ __all__ = [
     "Validated",
     "Work",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
