@@ -75,7 +75,7 @@ _DURATION = re.compile(
     r"|sha256 of all above: \w+"  # of dates and durations, too
 )
 _DATED = re.compile(r"\.z(attrs|metadata)$")
-_PIECE = re.compile(r"/\.partial/.*\.npz|/blocks/|/parts/")
+_PIECE = re.compile(r"/(\.partial|blocks|parts)/.*\.npz")
 SECONDS = 1800.0
 """What an undisturbed command may take before it counts as stuck."""
 
