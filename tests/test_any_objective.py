@@ -234,7 +234,7 @@ def test_a_batch_of_starts_needs_declared_shapes():
     assert run.weights["w"].shape == (4, 6, 3)
     one = tw.descend(objective, {"w": many["w"][2], "b": many["b"][2]}, learning_rate=0.01, steps=5)
     np.testing.assert_array_equal(run.weights["w"][2], one.weights["w"])
-    with pytest.raises(tw.InputError, match="All layers must share the batch axes"):
+    with pytest.raises(tw.InputError, match="same batch axes in every array"):
         tw.descend(objective, {"w": many["w"], "b": 1.0}, learning_rate=0.01, steps=5)
 
 

@@ -303,5 +303,5 @@ def test_weights_must_be_finite_and_fit():
     with pytest.raises(InputError, match="last layer first"):
         descend(objective, start(network)[::-1], learning_rate=0.1, steps=5)
     uneven = (start(network, (2,))[0], *start(network, (3,))[1:])
-    with pytest.raises(InputError, match="must share the batch axes"):
+    with pytest.raises(InputError, match="same batch axes in every array"):
         descend(objective, uneven, learning_rate=0.1, steps=5)

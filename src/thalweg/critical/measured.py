@@ -17,7 +17,7 @@ from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
 from thalweg.dynamics.batch import Iteration
-from thalweg.dynamics.descent import starts_of
+from thalweg.dynamics.starts import starts_of
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.objective.base import shaped
 from thalweg.optimisers import PLAIN, as_optimiser

@@ -22,7 +22,6 @@ from thalweg._checks import (
     InputError,
     as_array,
     described,
-    finite_weights,
     require_count,
     require_positive,
 )
@@ -38,6 +37,7 @@ from thalweg.dynamics.batch import (
     lanes_of,
     run_blocks,
 )
+from thalweg.dynamics.starts import starts_of
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.optimisers import PLAIN, AbstractOptimiser, as_optimiser
@@ -207,39 +207,19 @@ def _side_by_side(
     objective: AbstractObjective, weights: AnyWeights, learning_rate: Any
 ) -> tuple[tuple[int, ...], AnyWeights, Float[np.ndarray, " runs"]]:
     """The batch's shape, and its starts and learning rates along one axis of runs."""
-    leading, shapes, points = starts_of(objective, weights)
-    arrays, structure = jax.tree.flatten(points)
-    rates = np.asarray(learning_rate, dtype=np.result_type(*arrays))
+    starts = starts_of(objective, weights)
+    rates = np.asarray(learning_rate, dtype=np.result_type(*jax.tree.leaves(starts.points)))
     try:
-        batch = np.broadcast_shapes(rates.shape, leading)
+        batch = np.broadcast_shapes(rates.shape, starts.batch)
     except ValueError as error:
         raise InputError(
             f"`learning_rate` with shape {rates.shape} must broadcast against the batch axes "
-            f"{leading} of the weights; for a grid give learning_rate[:, None]."
+            f"{starts.batch} of the weights; for a grid give learning_rate[:, None]."
         ) from error
     runs = prod(batch)
     if not runs:
         raise InputError(f"There must be at least one run, got the batch axes {batch}.")
-    starts = [
-        np.broadcast_to(array, (*batch, *shape)).reshape(runs, *shape)
-        for array, shape in zip(arrays, shapes, strict=True)
-    ]
-    return batch, structure.unflatten(starts), np.broadcast_to(rates, batch).reshape(runs)
-
-
-def starts_of(
-    objective: AbstractObjective, weights: AnyWeights
-) -> tuple[tuple[int, ...], list[tuple[int, ...]], AnyWeights]:
-    """The batch axes, the shapes of one start's arrays, and all as finite NumPy arrays."""
-    points = jax.tree.map(np.asarray, finite_weights(weights))
-    objective.check(points)
-    arrays, structure = jax.tree.flatten(points)
-    if objective.shapes is None:  # then there is one start, whatever its shapes are
-        return (), [array.shape for array in arrays], points
-    shapes = structure.flatten_up_to(objective.shapes)
-    leading = [
-        array.shape[: array.ndim - len(shape)] for array, shape in zip(arrays, shapes, strict=True)
-    ]
-    if len(set(leading)) != 1:
-        raise InputError(f"All layers must share the batch axes, got {leading}.")
-    return leading[0], shapes, points
+    points = jax.tree.map(
+        lambda array: array.reshape(runs, *array.shape[len(batch) :]), starts.broadcast(batch)
+    )
+    return batch, points, np.broadcast_to(rates, batch).reshape(runs)

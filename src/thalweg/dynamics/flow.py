@@ -32,10 +32,11 @@ from jaxtyping import Float, Real
 from typing_extensions import override
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, as_array, finite_weights, require_count, require_finite
+from thalweg._checks import InputError, as_array, require_count, require_finite
 from thalweg._sizes import require_memory
 from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, ManyAnyWeights
+from thalweg.dynamics.starts import starts_of
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
 from thalweg.objective import AbstractObjective
@@ -193,9 +194,9 @@ def flow(
         FlowError: if the last time could not be reached.
         InputError: if an argument makes no sense.
     """
-    way = Validated() if validate else as_solver(solver)
-    if isinstance(way, Validated):
-        return _validated(way, objective, weights, _output_times(time, times))
+    chosen = Validated() if validate else as_solver(solver)
+    if isinstance(chosen, Validated):
+        return _validated(chosen, objective, weights, _output_times(time, times))
     tolerances = _tolerances(rtol, atol)
     if steady is not None:
         steady = _positive("steady", steady)
@@ -214,7 +215,7 @@ def flow(
     def one(index: tuple[int, ...]) -> Solution:
         start = jax.tree.map(lambda array: jnp.asarray(array[index]), starts)
         moment = jnp.asarray(moments[index])
-        return way.solve(Task(objective, start, moment, *numbers, length, limit, estimate_error))
+        return chosen.solve(Task(objective, start, moment, *numbers, length, limit, estimate_error))
 
     with one_blas_thread():
         found = _map_in_threads(one, list(np.ndindex(batch)))
@@ -228,7 +229,7 @@ def flow(
         rtol=tolerances[0],
         atol=tolerances[1],
         steady=steady,
-        _asked=way,
+        _asked=chosen,
         _max_steps=limit,
     )
 
@@ -291,27 +292,15 @@ def _batched(
     objective: AbstractObjective, weights: AnyWeights, times: Float[np.ndarray, "*given times"]
 ) -> tuple[AnyWeights, Float[np.ndarray, "*batch times"]]:
     """The starts and times, each with the batch axes of both."""
-    arrays, structure = jax.tree.flatten(finite_weights(weights))
-    shapes = [array.shape for array in arrays]  # those of one start, where nothing is declared
-    if objective.shapes is not None:
-        shapes = structure.flatten_up_to(objective.shapes)
-    batches = {a.shape[: a.ndim - len(s)] for a, s in zip(arrays, shapes, strict=True)}
-    if len(batches) > 1:
-        raise InputError(
-            f"`weights` must have the same batch axes in every array, got {sorted(batches)}."
-        )
+    starts = starts_of(objective, weights)
     try:
-        batch = np.broadcast_shapes(*batches, times.shape[:-1])
+        batch = np.broadcast_shapes(starts.batch, times.shape[:-1])
     except ValueError as error:
         raise InputError(
-            f"`times` must have the batch axes of the weights, {batches.pop()}, or none, got shape "
+            f"`times` must have the batch axes of the weights, {starts.batch}, or none, got shape "
             f"{times.shape}."
         ) from error
-    starts = [
-        np.broadcast_to(np.asarray(array), (*batch, *shape))
-        for array, shape in zip(arrays, shapes, strict=True)
-    ]
-    return structure.unflatten(starts), np.broadcast_to(times, batch + times.shape[-1:])
+    return starts.broadcast(batch), np.broadcast_to(times, batch + times.shape[-1:])
 
 
 def _output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:
