@@ -25,7 +25,7 @@ def test_the_bounds_are_those_of_the_tables(depth, paper, stronger):
     network = tw.LinearNetwork([3] * depth + [1])
     bounds = minimiser_sharpness_bounds(tw.Objective(network, tw.Regression(x, y, scale=1.0)))
     assert bounds.paper == pytest.approx(paper, abs=5e-7)  # six decimals are given
-    assert bounds.stronger == pytest.approx(stronger, abs=5e-7)
+    assert bounds.sharper == pytest.approx(stronger, abs=5e-7)
 
 
 @pytest.mark.parametrize("readout", [1.0, 0.1])
@@ -38,7 +38,7 @@ def test_a_balanced_chain_on_white_data_attains_the_bounds(readout):
     weights = (np.full((1, 1), weight),) * depth
     sharpness = dense_spectrum(objective, weights)[-1]
     bounds = minimiser_sharpness_bounds(objective)
-    np.testing.assert_allclose([bounds.paper, bounds.stronger], sharpness, rtol=1e-12)
+    np.testing.assert_allclose([bounds.paper, bounds.sharper], sharpness, rtol=1e-12)
 
 
 def test_the_loss_scale_scales_the_bounds():

@@ -225,7 +225,7 @@ def test_all_pictures_of_a_report_are_known(tmp_path):
     settings = experiment.changed(
         experiment.from_toml(FILE), {"curvature.enabled": True, "flow.tube": "auto"}
     )
-    assert {*_drawn(experiment.perform(settings)), "overview"} <= set(folders.PICTURES)
+    assert {*_drawn(experiment.perform(settings)), "overview"} <= set(folders.pictures())
 
 
 SWEEP = FILE + '[[sweep]]\n"start.cosine" = [0.1, 0.2]\n'

@@ -134,8 +134,8 @@ def test_the_table_of_depths(depth, paper, moment, stronger, least, first_norm, 
     expected = 8 * depth * largest * norm ** (2 - 2 / depth)
     upper = small_start(objective)
     np.testing.assert_allclose(upper.paper, expected, rtol=1e-12)
-    np.testing.assert_allclose(upper.stronger, expected / 4 ** (1 / depth), rtol=1e-12)
-    assert at_balance <= upper.stronger
+    np.testing.assert_allclose(upper.sharper, expected / 4 ** (1 / depth), rtol=1e-12)
+    assert at_balance <= upper.sharper
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ def test_every_minimiser_is_within_its_bounds(depth, readout, seed, scale, sampl
     slack = 1 + 1e-9  # the product of layers up to 10^4 is the solution to twelve digits
     bounds, own = every_bound(objective), layerwise(objective, weights)
     assert bounds.paper <= bounds.moment * slack
-    assert bounds.moment <= bounds.stronger * slack
+    assert bounds.moment <= bounds.sharper * slack
     flattest = least_sharpness(objective).sharpness
-    assert bounds.stronger <= flattest * slack
+    assert bounds.sharper <= flattest * slack
     assert flattest <= sharpness * slack
     assert own.paper <= own.moment * slack
     assert max(own.moment, own.inverse_squares) <= sharpness * slack

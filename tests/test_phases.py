@@ -181,7 +181,7 @@ def small_grid():
             )
         ).attrs,
     )
-    return xr.Dataset({"phase": phase, "stronger_sharpness_bound": 20.0})
+    return xr.Dataset({"phase": phase, "sharper_sharpness_bound": 20.0})
 
 
 def test_every_cell_is_divided_by_the_numbers_of_its_runs():

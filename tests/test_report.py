@@ -35,7 +35,15 @@ network = {depth = 2, width = 2}
 start = {kind = "aligned", norm = 0.2, cosine = 0.6}
 training = {learning_rate = [0.02, 0.1, 2.5], time = 30.0, records = 50}
 """
-PICTURES = ("loss", "distance", "sharpness", "smallest", "balance", "alignment", "overview")
+PICTURES = (
+    "loss",
+    "distance",
+    "sharpness",
+    "smallest_eigenvalue",
+    "unbalancedness",
+    "alignment",
+    "overview",
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +114,7 @@ def test_what_is_recorded_is_what_plain_arithmetic_gives(results, built):
     np.testing.assert_allclose(run.time, 0.1 * records)
     gaps = [b.T @ b - a @ a.T for a, b in points]
     nuclear = np.array([np.linalg.norm(gap, "nuc") for gap in gaps])
-    np.testing.assert_allclose(run.imbalance, nuclear[records], atol=1e-13)
+    np.testing.assert_allclose(run.unbalancedness, nuclear[records], atol=1e-13)
 
 
 def test_both_ends_of_the_spectrum_are_the_dense_ones(results, built):
@@ -173,7 +181,7 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("stage", ["tube", "balance"])
+@pytest.mark.parametrize("stage", ["tube", "quantities"])
 def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     settings, results, thalweg, tmp_path, monkeypatch, stage
 ):
@@ -191,7 +199,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
 
     monkeypatch.setattr(performance, "descent_arrays", never)
     monkeypatch.setattr(performance, "flow_arrays", never)
-    if stage == "balance":
+    if stage == "quantities":
         monkeypatch.setattr(performance, "_tube_arrays", never)
         monkeypatch.setattr(performance, "_spectrum_arrays", never)
     # Drawing takes longest, and is looked at elsewhere.
@@ -258,7 +266,7 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
 def without_curves(results):
     """The results with a run and the flow whose weights were not looked at."""
     blank = results.copy()
-    for name in ("distance", "imbalance", "sharpness"):
+    for name in ("distance", "unbalancedness", "sharpness"):
         blank[name] = blank[name].where(blank.learning_rate != 0.1)
     return blank.drop_vars([name for name in blank if "flow_time" in blank[name].dims])
 
@@ -360,7 +368,7 @@ def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_
     objective = experiment.objective(other)
     norms = [float(jnp.sum(layer**2)) for layer in experiment.start(other, objective)]
     gap = max(abs(high - low) for low, high in pairwise(norms))
-    assert float(results.imbalance[0, 0]) == pytest.approx(gap)
+    assert float(results.norm_imbalance[0, 0]) == pytest.approx(gap)
     text = report.write(results, tmp_path).read_text("utf-8")
     assert "The flow was not asked for" in text
     assert "<h2>What is guaranteed</h2>" not in text

@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import objective as objective
     from thalweg import optimisers as optimisers
     from thalweg import problem as problem
+    from thalweg import quantities as quantities
     from thalweg import solvers as solvers
     from thalweg import storage as _storage
     from thalweg import theorems as theorems
@@ -95,6 +96,7 @@ _LATER = {
     "optimisers": "optimisers",
     "problem": "problem",
     "prove": "tubes:prove",
+    "quantities": "quantities",
     "sharpness": "curvature:sharpness",
     "smallest_eigenvalue": "curvature:smallest_eigenvalue",
     "solvers": "solvers",

@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._errors import InputError
-from thalweg.quantities import NEVER, NO_RUN, PHASES, QUANTITIES
+from thalweg._quantity import Quantity
 
 __all__ = [
     "BLOWN_UP",
@@ -70,6 +70,15 @@ _ROUNDING = 64 * np.finfo(float).eps
 LEAST_RECORDS = 8
 """With fewer a quarter of a run is not seen."""
 
+NEVER = -1
+"""What `diverged_at` is where the loss stayed finite."""
+
+NO_RUN = -1
+"""What `phase` is where a grid has no run."""
+
+TOO_FEW_RECORDS = -2
+"""What `phase` is where a run has too few records to say."""
+
 
 class Phase(IntEnum):
     """What became of a run."""
@@ -85,11 +94,28 @@ class Phase(IntEnum):
     @property
     def meaning(self) -> str:
         """The phase in words."""
-        return PHASES[self]
+        return _MEANINGS[self]
 
 
-FLAGS = QUANTITIES["phase"].attrs
-"""What the numbers mean, as attributes of a variable that holds them."""
+_MEANINGS = {
+    Phase.MONOTONE: "converged monotonically",
+    Phase.CATAPULT: "converged through a catapult",
+    Phase.EDGE: "at the edge of stability",
+    Phase.OSCILLATING: "oscillating",
+    Phase.DIVERGED: "diverged",
+    Phase.SADDLE: "stuck at a saddle",
+    Phase.DESCENDING: "still descending",
+}
+
+PHASE = Quantity(
+    "phase",
+    "what became of the run",
+    missing=NO_RUN,
+    dtype="int8",
+    flags={TOO_FEW_RECORDS: "too few records", NO_RUN: "no run"}
+    | {int(phase): phase.meaning for phase in Phase},
+)
+"""How phases are stored, and what the numbers mean."""
 
 _PER_RUN = (("minimum", np.nan), ("learning_rate", np.nan))
 
@@ -183,7 +209,7 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
         diverged_at, own = (None if each is None else each[some] for each in (noted, reference))
         records = loss.values[some][:, :count]
         phase[some] = classify(records, minimum, rate, known, diverged_at, own)
-    return xr.DataArray(phase, one.coords, one.dims, "phase", FLAGS)
+    return xr.DataArray(phase, one.coords, one.dims, "phase", PHASE.attrs)
 
 
 # --- what the criteria speak about ---------------------------------------------------------------

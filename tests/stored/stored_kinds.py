@@ -83,7 +83,7 @@ def _make_run(folder: Path) -> None:
 
 def _make_unfinished_run(folder: Path) -> None:
     def stop(stage: str, share: float) -> None:
-        if (stage, share) == ("balance", 1.0):
+        if (stage, share) == ("quantities", 1.0):
             raise Stop
 
     with only_writer(folder), pytest.raises(Stop):

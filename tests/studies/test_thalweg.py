@@ -27,7 +27,7 @@ def test_it_is_confirmed_and_could_fail(name, tmp_path):
 
 def critical_data(study):
     """Rates as expected: just below the best prediction for the strict share."""
-    names = ("S_min", "stronger bound", "least sharpness", "S0", "small-start bound",
+    names = ("S_min", "sharper bound", "least sharpness", "S0", "small-start bound",
              "sharpness of the limit", "sharpness at the start")  # fmt: skip
     ratios = np.array([1.5, 1.0, 1.0, 1.0, 0.2, 0.5, 0.4])
     depths, kinds = np.array(study.depths), ["gaussian", "residual"]
@@ -87,7 +87,7 @@ def flatness_data(study):
         {
             "flow": flows, "descent": ends.where(~lost),
             "excess": xr.where(lost, np.inf, xr.full_like(ends, 1e-12)),
-            "least": 16.2, "most": 108.0, "small_start": 16.24,
+            "sharper_sharpness_bound": 16.2, "greatest_sharpness": 108.0, "small_start": 16.24,
         }
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def test_descents_that_end_far_below_the_flow_are_noticed():
     study = kind.of_size(Size.FULL)
     results = flatness_data(study)
     below = results.descent.where(results.scale > 0.02, 0.9 * results.descent)
-    found = study.findings(results.assign(descent=below, least=10.0))
+    found = study.findings(results.assign(descent=below, sharper_sharpness_bound=10.0))
     (finding,) = (each for each in found if each.statement.startswith("smallest scale: descent"))
     np.testing.assert_allclose(finding.measured, 0.1, rtol=1e-9)  # rounding
     assert finding.margin < 0

@@ -34,7 +34,7 @@ from thalweg.theorems.convergence import LinearRate
 from thalweg.theorems.one_output import DescentConverges
 from thalweg.theorems.step_sizes import LargerSteps, StabilityLimit
 
-STABILITY_LIMITS = ("2 / S_min", "2 / stronger bound", "2 / least sharpness")
+STABILITY_LIMITS = ("2 / S_min", "2 / sharper bound", "2 / least sharpness")
 """The predictions above which no minimiser is linearly stable."""
 
 _SLOWER = 20  # slow descent has the critical rate divided by this
@@ -91,9 +91,9 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
             lambda f: minimiser_sharpness_bounds(f).paper,
         ),
         (
-            "2 / stronger bound",
+            "2 / sharper bound",
             "no minimiser is linearly stable above it",
-            lambda f: minimiser_sharpness_bounds(f).stronger,
+            lambda f: minimiser_sharpness_bounds(f).sharper,
         ),
         (
             "2 / least sharpness",
@@ -108,7 +108,7 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
         (
             "2 / small-start bound",
             "the limits of small starts are linearly stable up to it (marion2024:cor3)",
-            lambda f: small_start_sharpness_bounds(f).stronger,
+            lambda f: small_start_sharpness_bounds(f).sharper,
         ),
     )
     for name, meaning, compute in sources:

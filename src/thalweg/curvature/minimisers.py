@@ -9,7 +9,7 @@ where w = P_k W_k^T q_k splits the product at layer k, is at least (paper: scale
 
     2 scale L r^{2/L} mu |w|^{2 - 2/L}                       thm. 2 (b), corrected: `paper`
     2 scale L r^{2/L} A |w|^{-2/L}                           `moment`
-    2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L}            `stronger`, also for singular Sigma
+    2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L}            `sharper`, also for singular Sigma
     2 scale r^{1/L} mu |w|^{2 - 1/L} sum_k 1 / |W_k|_F       thm. 2 (a), corrected
     2 scale A sum_k 1 / |W_k|_F^2                            `inverse_squares`
 
@@ -56,11 +56,11 @@ from thalweg.problem import AbstractLeastSquares
 
 @shown
 class SharpnessBounds(NamedTuple):
-    """Lower bounds on the sharpness of every minimiser, each stronger than the one before."""
+    """Lower bounds on the sharpness of every minimiser, each sharper than the one before."""
 
     paper: Scalar
     moment: Scalar
-    stronger: Scalar
+    sharper: Scalar
 
 
 @shown
@@ -80,7 +80,7 @@ class SmallStartBounds(NamedTuple):
     """Upper bounds on the sharpness that a flow from a small start ends with."""
 
     paper: Scalar
-    stronger: Scalar
+    sharper: Scalar
 
 
 @shown
@@ -93,7 +93,7 @@ class LeastSharpness(NamedTuple):
 
 @checked
 def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
-    """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two stronger)."""
+    """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two sharper)."""
     network, problem = _scalar_regression(objective)
     depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
     # Sigma w = F^T T, which keeps the digits that w itself has lost where it is ill-conditioned.
@@ -102,8 +102,7 @@ def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     return SharpnessBounds(
         paper=common * problem.spectrum[0] * size ** (2 - 2 / depth),
         moment=common * _times_power(moment, size, -2 / depth),
-        stronger=common
-        * _times_power(jnp.linalg.norm(slope) ** (2 / depth), moment, 1 - 2 / depth),
+        sharper=common * _times_power(jnp.linalg.norm(slope) ** (2 / depth), moment, 1 - 2 / depth),
     )
 
 

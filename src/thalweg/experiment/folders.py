@@ -18,6 +18,7 @@ from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.experiment.files import from_toml, to_toml
 from thalweg.experiment.settings import Experiment
+from thalweg.quantities import QUANTITIES
 from thalweg.storage import FORMAT, holds
 from thalweg.storage.contents import RESULTS, Begun, attributes
 from thalweg.storage.files import numbered, remove, standing, write_text, writing_to
@@ -29,16 +30,19 @@ DEFAULT = "thalweg-run"
 PARTS = ".partial"
 """Where finished parts of an unfinished run lie, in its folder."""
 
-PICTURES = ("overview", "loss", "distance", "sharpness", "smallest", "balance", "alignment")
-"""The pictures of a report."""
-
 _PAGE = "report.html"
-_WRITTEN = (
-    _PAGE,
-    "experiment.toml",
-    *(f"{name}.{form}" for name in PICTURES for form in ("png", "pdf")),
-)
-"""All files that are written beside the results; where there is no run, they are somebody's."""
+
+
+def pictures() -> tuple[str, ...]:
+    """The names of all pictures that a report may have."""
+    measured = (name for name, each in QUANTITIES.items() if each.measure is not None)
+    return ("overview", "loss", "distance", "sharpness", "smallest_eigenvalue", *measured)
+
+
+def _written() -> tuple[str, ...]:
+    """All files that are written beside the results; where there is no run, they are somebody's."""
+    drawn = (f"{name}.{form}" for name in pictures() for form in ("png", "pdf"))
+    return (_PAGE, "experiment.toml", *drawn)
 
 
 _REPLACES = "replaces"
@@ -145,7 +149,7 @@ def _foreign_in(folder: Path, kind: str | None) -> str | None:
     if (folder / "study.json").exists():
         return "holds an unfinished study"
     taken = (
-        [] if keys_in(folder / PARTS) else [name for name in _WRITTEN if (folder / name).exists()]
+        [] if keys_in(folder / PARTS) else [name for name in _written() if (folder / name).exists()]
     )
     return f"holds a file {taken[0]} that is not of a run" if taken else None
 

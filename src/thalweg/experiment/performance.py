@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from thalweg import quantities
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._threads import one_blas_thread
@@ -23,10 +24,11 @@ from thalweg._typing import Weights
 from thalweg._version import __version__
 from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
-from thalweg.experiment import building, quantities
+from thalweg.experiment import building
 from thalweg.experiment.certificates import as_plain, strongest
 from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
+from thalweg.experiment.flatness import flatness
 from thalweg.experiment.folders import PARTS
 from thalweg.experiment.motions import (
     descent_arrays,
@@ -40,13 +42,14 @@ from thalweg.experiment.results import Measurements, assemble
 from thalweg.experiment.settings import Experiment, Output
 from thalweg.measurement import least_loss
 from thalweg.objective import Objective
+from thalweg.quantities.registry import registered
 from thalweg.storage.keeper import Arrays, Keeper
 from thalweg.theorems import Question, certify_case
 from thalweg.theorems.measured import measure
 from thalweg.tubes import tube
 
 Progress = Callable[[str, float], None]
-STAGES = ("descent", "flow", "tube", "spectrum", "balance", "certificates")
+STAGES = ("descent", "flow", "tube", "spectrum", "quantities", "certificates")
 """What `perform` does, in this order."""
 
 _LARGE = 4000  # weights; above, one end of the spectrum takes seconds at every record
@@ -86,6 +89,7 @@ def keeper_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = No
     key = {
         "thalweg": __version__,
         "experiment": to_toml(experiment.model_copy(update={"title": "", "output": Output()})),
+        "registered": [each.name for each in registered()],
         "arrays": _digest([*jax.tree.leaves(ready.objective), *ready.weights]),
     }
     return Keeper(None if kept_in is None else kept_in / PARTS, key)
@@ -121,9 +125,9 @@ class _Work:
             distances=[self.distance(run, exact) for run in runs],
             tubes=tubes,
             spectra=self.spectra(motions),
-            quantities=self.balance(motions),
+            quantities=self.quantities(motions),
             certificates=self.certificates(runs[0], exact),
-            theory=quantities.theory(self.objective),
+            theory=flatness(self.objective),
             minimum=least_loss(self.objective),
             reasons={"no_flow": no_flow, "no_tube": no_tube},
         )
@@ -194,15 +198,15 @@ class _Work:
         self.progress("spectrum", 1.0)
         return found
 
-    def balance(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
+    def quantities(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
         """All that is measured at every record and costs little."""
         found = []
         for number, motion in enumerate(motions):
-            self.progress("balance", number / len(motions))
+            self.progress("quantities", number / len(motions))
             found.append(
-                self._part("balance", number, lambda motion=motion: quantities.along(motion))
+                self._part("quantities", number, lambda motion=motion: quantities.along(motion))
             )
-        self.progress("balance", 1.0)
+        self.progress("quantities", 1.0)
         return found
 
     def certificates(self, run: Descent, exact: Flow | None) -> dict[str, str | float]:

@@ -14,18 +14,14 @@ from thalweg.dynamics import Descent, Flow
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.settings import Experiment
 from thalweg.objective import Objective
-from thalweg.phases import LEAST_RECORDS, Phase, classify
-from thalweg.quantities import NEVER, TOO_FEW_RECORDS, described
+from thalweg.phases import LEAST_RECORDS, NEVER, TOO_FEW_RECORDS, Phase, classify
+from thalweg.quantities import QUANTITIES, described
 from thalweg.storage import FORMAT, provenance
 from thalweg.storage.keeper import Arrays
 
 KIND = "run"
 """What the attribute `kind` of such a dataset says."""
 
-_MEASURED = (
-    "excess", "imbalance", "alignment", "accuracy", "sharpness", "sharpness_error",
-    "smallest_eigenvalue", "smallest_eigenvalue_error",
-)  # fmt: skip
 _PROVEN = ("distance_lower", "distance_upper", "flow_loss_lower", "flow_loss_upper")
 
 
@@ -92,11 +88,10 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         ),
     }
     merged = [low | high for low, high in zip(found.quantities, found.spectra, strict=True)]
-    for name in _MEASURED:
-        if name in merged[0]:
-            variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
-            if found.flow is not None:
-                variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
+    for name in (each for each in merged[0] if each in QUANTITIES):  # not how long it took
+        variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
+        if found.flow is not None:
+            variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
     phases = [_phase(run, found.minimum, each) for run, each in zip(runs, merged, strict=False)]
     return variables | {"phase": ("learning_rate", np.array(phases, np.int8))}
 

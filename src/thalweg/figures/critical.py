@@ -16,12 +16,12 @@ Found = Mapping[str, Any]
 """A depth and a scale, and what `CriticalLearningRate.to_dict` says there."""
 
 _FLATTEST = "2 / least sharpness"
-_NEAR_IT = ("2 / stronger bound", "2 / S0")  # all but equal for deep networks
+_NEAR_IT = ("2 / sharper bound", "2 / S0")  # all but equal for deep networks
 _SAME = 0.02
 _LINES = {
     "2 / S_min": (PALETTE[3], (0, (1, 1.2))),
     _FLATTEST: (PALETTE[2], "-"),
-    "2 / stronger bound": (PALETTE[5], (0, (5, 5))),
+    "2 / sharper bound": (PALETTE[5], (0, (5, 5))),
     "2 / S0": ("0.3", (5, (5, 5))),
     "2 / small-start bound": (PALETTE[4], (0, (3, 1.2, 1, 1.2))),
     "2 / sharpness of the limit": (PALETTE[1], "-"),

@@ -5,12 +5,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from thalweg.figures.balance import draw_alignment, draw_balance
 from thalweg.figures.curves import Draw, handles_by_label, is_shared, picture, time_axis
 from thalweg.figures.distance import draw_distance
 from thalweg.figures.loss import draw_loss
-from thalweg.figures.spectrum import draw_sharpness, draw_smallest
+from thalweg.figures.quantity import drawer
+from thalweg.figures.spectrum import draw_sharpness, draw_smallest_eigenvalue
 from thalweg.figures.style import STYLE
+from thalweg.quantities import QUANTITIES
 
 
 def pictures(results: xr.Dataset) -> dict[str, Figure]:
@@ -40,22 +41,27 @@ def overview(results: xr.Dataset) -> Figure:
 
 def _drawn(results: xr.Dataset) -> dict[str, Draw]:
     """By name, in the order of a report; without those that have nothing to show."""
-    known: dict[str, tuple[str, Draw]] = {
-        "loss": ("loss", draw_loss),
-        "distance": ("distance", draw_distance),
-        "sharpness": ("sharpness", draw_sharpness),
-        "smallest": ("smallest_eigenvalue", draw_smallest),
-        "balance": ("imbalance", draw_balance),
-        "alignment": ("alignment", draw_alignment),
+    drawn = _SPECIAL | {
+        name: drawer(quantity)
+        for name, quantity in QUANTITIES.items()
+        if quantity.measure is not None and name != "excess"  # which is the loss's own picture
     }
     proven = bool((results.proven_until > 0).any())
     return {
         name: draw
-        for name, (variable, draw) in known.items()
-        if variable in results
-        and (bool(results[variable].notnull().any()) or (name == "distance" and proven))
-        and not (name == "balance" and results.attrs["depth"] == 1)
+        for name, draw in drawn.items()
+        if name in results
+        and (bool(results[name].notnull().any()) or (name == "distance" and proven))
     }
+
+
+_SPECIAL: dict[str, Draw] = {
+    "loss": draw_loss,
+    "distance": draw_distance,
+    "sharpness": draw_sharpness,
+    "smallest_eigenvalue": draw_smallest_eigenvalue,
+}
+"""Pictures that show more than one quantity."""
 
 
 def _small_legend(axes: Axes) -> None:

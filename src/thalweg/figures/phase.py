@@ -31,8 +31,8 @@ _MOST_PARTS = 24  # of a cell: finer shares are not seen
 
 _BOUNDARIES = {
     "paper_sharpness_bound": (r"$2/S_{\min}$, marion2024", (0, (1, 1.2))),
-    "stronger_sharpness_bound": (
-        "2 / stronger bound: limit of linear stability",
+    "sharper_sharpness_bound": (
+        "2 / sharper bound: limit of linear stability",
         (0, (5, 1.5)),
     ),
 }
@@ -45,7 +45,7 @@ def phase_map(results: xr.Dataset, rate: str = "learning_rate", scale: str = "sc
         results: with `phase` over the two dimensions and any others, over which runs are counted.
             Its attributes say what its numbers mean (`flag_values`, `flag_meanings`); negative
             ones, of cells without a run, are not drawn. The variables `paper_sharpness_bound`,
-            `stronger_sharpness_bound` and the sharpness at the start (`initial_sharpness`, or the
+            `sharper_sharpness_bound` and the sharpness at the start (`initial_sharpness`, or the
             first record of `sharpness`) are drawn where they are there, as 2 / sharpness.
         rate: the dimension of learning rates.
         scale: the other dimension.

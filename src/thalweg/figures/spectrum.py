@@ -42,7 +42,7 @@ def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
     axes.set_ylabel(f"{QUANTITIES['sharpness'].symbol} (loss / weight$^2$)")
 
 
-def draw_smallest(axes: Axes, results: xr.Dataset) -> None:
+def draw_smallest_eigenvalue(axes: Axes, results: xr.Dataset) -> None:
     """The smallest eigenvalue; below zero the loss is not convex."""
     axes.set_title("The smallest Hessian eigenvalue")
     axes.axhline(0, color="0.7", linewidth=0.8, gid=REFERENCE)

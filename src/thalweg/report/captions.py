@@ -3,23 +3,29 @@
 import numpy as np
 import xarray as xr
 
+from thalweg._quantity import Quantity
 from thalweg.phases import Phase
+from thalweg.quantities import QUANTITIES
 from thalweg.report.summary import summary
 from thalweg.report.wording import by_rate, doubt, each_run, number, rates_of
 
+_CONSERVED = ("unbalancedness", "norm_imbalance")  # along every gradient flow
 _ROUGHLY = 1e-3  # relative: differences below this are not worth a word
 
 
 def captions(results: xr.Dataset) -> dict[str, str]:
     """A sentence or two for each picture, by its name."""
-    return {
+    told = {
         "loss": _about_loss(results),
         "distance": _about_distance(results),
         "sharpness": _about_sharpness(results),
-        "smallest": _about_smallest(results),
-        "balance": _about_balance(results),
-        "alignment": _about_alignment(results),
+        "smallest_eigenvalue": _about_smallest(results),
     }
+    for name, quantity in QUANTITIES.items():
+        if quantity.measure is not None and name in results:
+            tell = _about_balance if name in _CONSERVED else _about
+            told[name] = tell(results, quantity)
+    return told
 
 
 def _about_loss(results: xr.Dataset) -> str:
@@ -41,9 +47,6 @@ def _about_loss(results: xr.Dataset) -> str:
         if int(run.diverged_at) >= 0 or _rises(run.excess.values)
     ]
     text += f". It rises on the way at {rates_of(rising)}." if rising else ". It never rises."
-    if "accuracy" in results:
-        best = float(results.accuracy.max())
-        text += f" At best {best:.1%} of the samples are told right."
     proven = results.isel(learning_rate=int(np.argmin(results.learning_rate.values))).proven_until
     if float(proven) > 0:
         text += " Grey: where the flow's loss is proven to be, from the smallest step alone."
@@ -128,39 +131,31 @@ def _about_smallest(results: xr.Dataset) -> str:
     )  # fmt: skip
 
 
-def _about_balance(results: xr.Dataset) -> str:
-    what = (
-        "Largest nuclear norm of an imbalance"
-        if results.attrs["network"] == "linear"
-        else "Largest difference of squared norms of consecutive layers"
-    )
-    start = float(results.imbalance[0, 0])
-    text = f"{what}: zero where layers are balanced. Every gradient flow keeps it, here at "
+def _about_balance(results: xr.Dataset, quantity: Quantity) -> str:
+    values = results[quantity.name]
+    start = float(values[0, 0])
+    text = f"{quantity.title}. {quantity.caption} Here it starts at "
     text += f"{number(start)}; " if start > 1e-12 else "zero up to rounding; "
     changes = []
     for rate, run in each_run(results):
         if int(run.diverged_at) < 0:
-            change = float(np.nanmax(np.abs(run.imbalance.values - start)))
+            change = float(np.nanmax(np.abs(run[quantity.name].values - start)))
             changes.append((rate, number(change, 2)))
     return text + (
-        f"descent changes it by at most {by_rate(changes)}." if changes else "all diverge."
+        f"descent changes it by at most {by_rate(changes)}." if changes else "every run diverges."
     )
 
 
-def _about_alignment(results: xr.Dataset) -> str:
-    if "alignment" not in results:
-        return ""
+def _about(results: xr.Dataset, quantity: Quantity) -> str:
+    """What the registry says of a quantity, and how it changes."""
     ends = []
     for rate, run in each_run(results):
         if int(run.diverged_at) < 0:
-            ends.append((rate, number(float(run.alignment[-1]))))
-    start = float(results.alignment[0, 0])
-    text = (
-        "Squared cosine between what a layer puts out most and what the next one takes in most, of "
-        "the pair that agrees least; 1 where all layers pass on one direction. "
-    )
-    return f"{text}From {number(start, 2)} " + (
-        f"it comes to {by_rate(ends)}." if ends else "on, no run goes anywhere."
+            ends.append((rate, number(float(run[quantity.name][-1]))))
+    start = number(float(results[quantity.name][0, 0]), 2)
+    told = quantity.caption or f"{quantity.title}."
+    return f"{told} It starts at {start} and " + (
+        f"ends at {by_rate(ends)}." if ends else "every run diverges."
     )
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from thalweg.phases import Phase
-from thalweg.quantities import TOO_FEW_RECORDS
+from thalweg.phases import TOO_FEW_RECORDS, Phase
 
 
 def summary(results: xr.Dataset) -> list[dict[str, Any]]:

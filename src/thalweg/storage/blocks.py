@@ -18,7 +18,7 @@ import zarr
 from jaxtyping import Float, Int
 
 from thalweg._errors import InputError
-from thalweg.quantities import attributes_of, stored_as
+from thalweg._quantity import attributes_of, stored_as
 from thalweg.storage.contents import MANIFEST, RESULTS, attributes
 from thalweg.storage.files import remove, remove_at_once, remove_parts, write_folder, writing_to
 from thalweg.storage.keeper import Arrays, Keeper, forget

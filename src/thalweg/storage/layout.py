@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Int
 
-from thalweg.quantities import attributes_of
+from thalweg._quantity import attributes_of
 
 _CELLS_AT_ONCE = 4096
 

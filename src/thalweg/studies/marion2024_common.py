@@ -182,13 +182,13 @@ def authors_bounds(objective: Objective) -> dict[str, float]:
         "lambda_min": spectrum[0],
         "lambda_max": spectrum[-1],
         "moment": np.sum(np.asarray(problem.fitted) ** 2),
-        "bound_paper": lower.paper,
-        "bound_moment": lower.moment,
-        "bound_stronger": lower.stronger,
+        "paper_sharpness_bound": lower.paper,
+        "moment_sharpness_bound": lower.moment,
+        "sharper_sharpness_bound": lower.sharper,
         "balanced_sharpness": balanced_sharpness(objective),
     }
     if network.readout is None:
-        known["bound_upper"] = small_start_sharpness_bounds(objective).paper
+        known["greatest_sharpness"] = small_start_sharpness_bounds(objective).paper
     return {name: float(value) for name, value in known.items()}
 
 

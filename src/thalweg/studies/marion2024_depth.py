@@ -123,9 +123,9 @@ intervals, and have no points where those are fewer than a quarter.
             {
                 "final_distance": (dimensions, np.where(diverged, np.nan, distance)),
                 "diverged": (dimensions, diverged.astype(float)),
-                "predicted": 2 / bounds["bound_moment"],
+                "predicted": 2 / bounds["moment_sharpness_bound"],
                 "predicted_exact": 2 / float(least_sharpness(objective).sharpness),
-                "predicted_paper": 2 / bounds["bound_paper"],
+                "predicted_paper": 2 / bounds["paper_sharpness_bound"],
             },
             {"learning_rate": list(RATES)},
         )

@@ -79,7 +79,7 @@ the inputs are the same.
 * "2 / S_min = 0.2": with the authors' data it is 0.1674, which is 0.2 to one digit. The stronger
   bound, 19.32, gives 0.1035. Between 0.1 and 0.2 nothing is run here. The study thalweg-critical
   searches the largest rate that trains, with the later code's data, and finds it within 10 % of
-  2 / least sharpness, to which the stronger bound is close.
+  2 / least sharpness, to which the sharper bound is close.
 * Figure 1b: at the smallest scale the median sharpness after training is 21.8, 21.8 and 21.6 for
   the three learning rates ("independent of the learning rate"). That is 1.82 times S_min = 11.95,
   to which the paper calls it relatively close. Most of that factor is in the bound: balanced
@@ -146,7 +146,7 @@ the inputs are the same.
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         rates = [float(rate) for rate in results.learning_rate]
-        lower, upper = results.attrs["bound_paper"], results.attrs["bound_upper"]
+        lower, upper = results.attrs["paper_sharpness_bound"], results.attrs["greatest_sharpness"]
         return {
             "fig1a": drawing.distance_over_scale(
                 results, "Squared distance after training, Gaussian starts (marion2024, fig. 1a)",

@@ -91,7 +91,7 @@ could have made more of the rounding of single precision.
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         paper = made(results, self.versions[0])
-        lower, upper = float(paper.bound_paper), float(paper.bound_upper)
+        lower, upper = float(paper.paper_sharpness_bound), float(paper.greatest_sharpness)
         bounds = [
             (lower, rf"Theorem 1: $2L\lambda$ = {lower:.2f}"),
             (upper, rf"Corollary 3: $8L\Lambda$ = {upper:.1f}"),

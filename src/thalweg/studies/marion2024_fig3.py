@@ -136,7 +136,7 @@ instead; the inputs are the same.
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         rates = [float(rate) for rate in results.learning_rate]
-        lower = results.attrs["bound_paper"]
+        lower = results.attrs["paper_sharpness_bound"]
         return {
             "fig3a": drawing.distance_over_scale(
                 results, "Squared distance after training, residual starts (marion2024, fig. 3a)",

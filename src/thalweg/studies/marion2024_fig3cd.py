@@ -84,7 +84,7 @@ steps at 0.1, where an oscillation could have made more of the rounding of singl
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         paper = made(results, self.versions[0])
-        lower = float(paper.bound_paper)
+        lower = float(paper.paper_sharpness_bound)
         letters = ("c", "d")
         return {
             f"fig3{letter}": drawing.trace(

@@ -90,7 +90,7 @@ def learning(results: xr.Dataset, up_to_scale: float) -> list[Finding]:
         ),
         Finding(
             "the paper's critical learning rate 2 / S_min",
-            2 / results.attrs["bound_paper"],
+            2 / results.attrs["paper_sharpness_bound"],
             0.15,
             0.25,
             reported="2 / S_min = 0.2",
@@ -118,13 +118,13 @@ def sharpness_of_minimisers(results: xr.Dataset, plateau_from: float) -> list[Fi
         ),
         Finding(
             "sharpness of every minimiser reached, over the lower bound of Theorem 1, at least",
-            float((reached / results.attrs["bound_paper"]).min()),
+            float((reached / results.attrs["paper_sharpness_bound"]).min()),
             least=1.0,
             reported="at least S_min",
         ),
         Finding(
-            "the same over the stronger bound 2 L A^(1-2/L) |Σ w*|^(2/L)",
-            float((reached / results.attrs["bound_stronger"]).min()),
+            "the same over the sharper bound 2 L A^(1-2/L) |Σ w*|^(2/L)",
+            float((reached / results.attrs["sharper_sharpness_bound"]).min()),
             least=1.0 - 1e-6,
         ),
         Finding(
@@ -171,7 +171,7 @@ def smallest_scale(results: xr.Dataset) -> list[Finding]:
         ),
         Finding(
             "the same over S_min: the farthest from 1",
-            farthest(typical / results.attrs["bound_paper"]),
+            farthest(typical / results.attrs["paper_sharpness_bound"]),
             1.0,
             # A minimiser as flat as can be has about 2 L A, and A is at most the largest
             # eigenvalue of the data, where S_min has the smallest.
@@ -188,7 +188,7 @@ def smallest_scale(results: xr.Dataset) -> list[Finding]:
         Finding(
             "sharpness of every minimiser at the smallest scale, over the upper bound of "
             "Corollary 3, at most",
-            float((ends / results.attrs["bound_upper"]).max()),
+            float((ends / results.attrs["greatest_sharpness"]).max()),
             0.0,
             1.0,
             reported="between the bounds of Theorem 1 and Corollary 3",

@@ -158,7 +158,7 @@ product of the layers without GELU, which means nothing and is left out.
             Finding(
                 "smallest sharpness of a fitted network, over the linear networks' bound 2LA, "
                 "which does not hold here",
-                float((sharpness / results.attrs["bound_moment"]).min()),
+                float((sharpness / results.attrs["moment_sharpness_bound"]).min()),
                 0.3,
                 1.0,
             ),
@@ -180,7 +180,7 @@ product of the layers without GELU, which means nothing and is left out.
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         results = _without_dead(results)
-        lower, upper = results.attrs["bound_moment"], results.attrs["bound_upper"]
+        lower, upper = results.attrs["moment_sharpness_bound"], results.attrs["greatest_sharpness"]
         return {
             "sharpness": drawing.sharpness_of_runs(
                 results,

@@ -64,7 +64,7 @@ diverge, with 95 % bootstrap intervals; a point is open where they are fewer tha
   the learning rate, and rises with the scale, to a mean of 1,102 at 0.001. At 0.004 and 0.01 it
   stays below 2/η, and most runs from the largest scales diverge: 3 of 20 are left at 0.004
   (scale 0.36), one at 0.01 (0.33). No interpolator is below the dotted line, which is proven
-  only by the stronger bound here, for λ is zero and with it the bound of Theorem 1.
+  only by the sharper bound here, for λ is zero and with it the bound of Theorem 1.
 * Generalisation: flat interpolators generalise better. The median gap at 0.001 grows from 0.36 to
   2.2, close to the 0.33 of the solution of least norm at the smallest scale; the slope of the
   logarithms is 0.42 with R² = 0.53, over 899 of 900 runs.
@@ -124,12 +124,12 @@ diverge, with 95 % bootstrap intervals; a point is open where they are fewer tha
         return [
             Finding(
                 "sharpness of every interpolator reached, over 2LA, at least",
-                float((reached / results.attrs["bound_moment"]).min()),
+                float((reached / results.attrs["moment_sharpness_bound"]).min()),
                 least=1.0,
             ),
             Finding(
-                "the same over the stronger bound, which needs no invertible Σ",
-                float((reached / results.attrs["bound_stronger"]).min()),
+                "the same over the sharper bound, which needs no invertible Σ",
+                float((reached / results.attrs["sharper_sharpness_bound"]).min()),
                 least=1.0 - 1e-6,
             ),
             Finding(
@@ -169,7 +169,7 @@ diverge, with 95 % bootstrap intervals; a point is open where they are fewer tha
 
     @override
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
-        lower = results.attrs["bound_moment"]
+        lower = results.attrs["moment_sharpness_bound"]
         return {
             "sharpness": drawing.sharpness_over_scale(
                 results,

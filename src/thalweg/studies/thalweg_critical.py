@@ -57,7 +57,7 @@ the middle start. Predictions that belong to a start are compared start by start
 """
     comparison: ClassVar[str] = """
 * marion2024 predict that training fails above 2 / S_min. It fails earlier: their bound has the
-  smallest eigenvalue of the data where the stronger bound has, in effect, the second moment along
+  smallest eigenvalue of the data where the sharper bound has, in effect, the second moment along
   the regressor.
 * What comes nearest for the middle of 12 starts is the rate at which the *flattest* of all
   minimisers becomes unstable, 2 / least sharpness. With a share of 0.01 it is 0.91 to 1.03 times
@@ -223,7 +223,7 @@ def _draw_rates(axes: Axes, rows: xr.Dataset) -> None:
     for name, (colour, dashes) in _LINES.items():
         rates = rows.predicted.isel(share=0).sel(prediction=name) * depth
         if rates.notnull().any():
-            label = f"{name} (also 2 / S0, 2 / stronger bound)" if name == _BEST else name
+            label = f"{name} (also 2 / S0, 2 / sharper bound)" if name == _BEST else name
             axes.plot(depth, rates, color=colour, linestyle=dashes, label=label)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))

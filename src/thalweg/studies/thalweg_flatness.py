@@ -89,9 +89,9 @@ and 2/eta.
         }
         results = parts.gather("scale", work, progress)
         return results.assign(
-            least=float(minimiser_sharpness_bounds(objective).stronger),
+            sharper_sharpness_bound=float(minimiser_sharpness_bounds(objective).sharper),
             small_start=float(balanced_sharpness(objective)),
-            most=float(small_start_sharpness_bounds(objective).stronger),
+            greatest_sharpness=float(small_start_sharpness_bounds(objective).sharper),
         )
 
     def _at_scale(self, objective: Objective, scale: float) -> xr.Dataset:
@@ -130,7 +130,7 @@ and 2/eta.
         lowest = np.minimum(results.flow.min(skipna=False), ends.min())
         found = [
             Finding("least sharpness of any end / the bound for all minimisers",
-                    float(lowest / results.least), 1.0 - 1e-6),
+                    float(lowest / results.sharper_sharpness_bound), 1.0 - 1e-6),
             Finding("share of descents with a sharpness where they found a minimiser, else none",
                     float(as_stated.mean()), 1.0, 1.0),
             Finding("share of descents that found a minimiser",
@@ -140,7 +140,8 @@ and 2/eta.
             Finding("smallest scale: flow's end / S0, largest deviation from 1",
                     _off_one(first.flow / results.small_start), 0.0, 0.05),
             Finding("smallest scale: flow's end / marion2024's bound for small starts, largest",
-                    float(first.flow.max(skipna=False) / results.most), 0.0, 1.0, "at most 1"),
+                    float(first.flow.max(skipna=False) / results.greatest_sharpness),
+                    0.0, 1.0, "at most 1"),
             Finding("smallest scale: descent's end / flow's end, largest deviation from 1",
                     _off_one(first.descent / first.flow), 0.0, 0.02),
             Finding("flow ends below 1/eta, all scales but the largest: descent's end / flow's "
@@ -169,7 +170,9 @@ and 2/eta.
         seeds = results.sizes["seed"]
         with plt.rc_context(STYLE):
             figure, axes = plt.subplots(figsize=(7.2, 5.2), layout="constrained")
-            axes.axhspan(1e-3, float(results.least), color="0.5", alpha=0.16, linewidth=0)
+            axes.axhspan(
+                1e-3, float(results.sharper_sharpness_bound), color="0.5", alpha=0.16, linewidth=0
+            )
             for colour, rate in zip(PALETTE, results.learning_rate.values, strict=False):
                 row = results.descent.sel(learning_rate=rate)
                 middle, counts = row.median("seed"), row.notnull().sum("seed")
@@ -191,15 +194,17 @@ and 2/eta.
             axes.plot(results.scale, results.flow.median("seed"), "k:", label="gradient flow")
             axes.axhline(float(results.small_start), color="black", linewidth=0.8)
             for level, words in (
-                (float(results.least), r"line: $S_0$, limit of small starts"),
-                (float(results.least) / 1.16, "grey: no minimiser is that flat"),
-                (float(results.most) * 1.28, "marion2024: small starts end below"),
+                (float(results.sharper_sharpness_bound), r"line: $S_0$, limit of small starts"),
+                (float(results.sharper_sharpness_bound) / 1.16, "grey: no minimiser is that flat"),
+                (float(results.greatest_sharpness) * 1.28, "marion2024: small starts end below"),
             ):
                 axes.annotate(
                     words, (0.01, level), xytext=(0, -3), fontsize=8.5, va="top", color="0.25",
                     xycoords=("axes fraction", "data"), textcoords="offset points",
                 )  # fmt: skip
-            axes.axhline(float(results.most), color="0.4", linestyle="-.", linewidth=0.8)
+            axes.axhline(
+                float(results.greatest_sharpness), color="0.4", linestyle="-.", linewidth=0.8
+            )
             axes.set_xscale("log")
             axes.set_yscale("log")
             highest = max(
@@ -207,7 +212,7 @@ and 2/eta.
                 float(results.flow.max()),
                 float(results.descent.max()),
             )
-            axes.set_ylim(float(results.least) / 1.4, 1.15 * highest)
+            axes.set_ylim(float(results.sharper_sharpness_bound) / 1.4, 1.15 * highest)
             axes.set_xlim(float(results.scale[0]) / 1.15, float(results.scale[-1]) * 1.45)
             plain_log_ticks(axes.xaxis, axes.yaxis)
             axes.set_xlabel("scale of the Gaussian start")

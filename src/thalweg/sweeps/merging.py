@@ -16,7 +16,7 @@ from jaxtyping import Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
-from thalweg.quantities import stored_as
+from thalweg._quantity import stored_as
 from thalweg.storage import open_results
 from thalweg.storage.blocks import create_variables
 from thalweg.storage.contents import RESULTS

@@ -14,6 +14,7 @@ from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg._sizes import require_time
 from thalweg.experiment import Experiment, read, to_toml
+from thalweg.quantities.registry import registered
 from thalweg.storage import FORMAT, open_results, provenance
 from thalweg.storage.blocks import BlockStore
 from thalweg.storage.contents import MANIFEST, kind_of
@@ -29,6 +30,7 @@ _DIFFERENCES = {
     "experiment_digest": "a sweep of another experiment",
     "grid_digest": "a sweep of this experiment over another grid",
     "computation": "a sweep that another version of thalweg began",
+    "registered": "a sweep that measures other registered quantities",
     "data_digest": "a sweep of this experiment before its data files were changed",
 }
 """What is in a folder whose identity differs in this, the most telling first."""
@@ -190,7 +192,8 @@ def _other(old: BlockStore, new: BlockStore) -> str:
 def identity(plan: Plan) -> dict[str, str]:
     """What must be the same for a sweep to be gone on with."""
     jax = {name: provenance()[name] for name in ("jax", "jaxlib")}
-    return {**plan.identity(), "computation": str(COMPUTATION), **jax}
+    own = {"registered": ", ".join(each.name for each in registered())}
+    return {**plan.identity(), "computation": str(COMPUTATION), **own, **jax}
 
 
 def layout(plan: Plan) -> Layout:

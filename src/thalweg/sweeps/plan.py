@@ -27,6 +27,7 @@ from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
 from thalweg.objective import Objective
+from thalweg.quantities.registry import registered
 from thalweg.sweeps.grid import Dimension, Grid, read_grid
 
 _FUNCTIONS = 8  # that are compiled for runs of one shape
@@ -55,6 +56,7 @@ class Task:
         record_every: how many lie between two records.
         records: how many records the longest run of the sweep has.
         lanes: how many runs share a compiled loop.
+        registered: the names of the quantities that users have registered.
     """
 
     number: int
@@ -68,6 +70,7 @@ class Task:
     record_every: int
     records: int
     lanes: int
+    registered: tuple[str, ...]
 
     @property
     def work(self) -> int:
@@ -120,6 +123,7 @@ class Plan:
             spacing(block.steps, settings.records),
             self.records,
             block.size.lanes,
+            tuple(each.name for each in registered()),
         )
 
     def works(self) -> Int[np.ndarray, " blocks"]:

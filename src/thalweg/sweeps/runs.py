@@ -11,7 +11,7 @@ Per run one number each, as `quantities` describes them:
     {initial,final}_smallest_eigenvalue   the smallest one; all four with `_error` behind the name
     largest_sharpness, lowest_eigenvalue  over all points at which they were measured
     phase                                 what became of it, see `phases`; -2 for too few records
-    {paper,stronger}_sharpness_bound      what no minimiser is flatter than; NaN where unknown
+    {printed,sharper}_sharpness_bound     what no minimiser is flatter than; NaN where unknown
 
 and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `smallest_eigenvalue`.
 """
@@ -37,8 +37,8 @@ from thalweg.experiment import Experiment, objective
 from thalweg.experiment.starts import starts
 from thalweg.measurement import distance_to_minimiser, least_loss
 from thalweg.objective import Objective
-from thalweg.phases import LEAST_RECORDS, classify
-from thalweg.quantities import TOO_FEW_RECORDS
+from thalweg.phases import LEAST_RECORDS, TOO_FEW_RECORDS, classify
+from thalweg.quantities.registry import QUANTITIES, measures
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
 
@@ -119,7 +119,8 @@ def _measured(
     elif settings.curvature.enabled:
         pairs = tuple(np.stack(pair, axis=1) for pair in zip(starts, run.final, strict=True))
         numbers |= _ends(_spectrum(built, pairs, settings.curvature.tolerance))
-    return numbers | _bounds(built, rates.size) | _phases(run, numbers, paths), paths
+    numbers |= _bounds(built, rates.size) | _phases(run, numbers, paths)
+    return numbers | _registered(task, built, run.final), paths
 
 
 # --- what is measured ----------------------------------------------------------------------------
@@ -147,11 +148,31 @@ def _losses(
 def _bounds(built: Objective, runs: int) -> dict[str, np.ndarray]:
     try:
         found = minimiser_sharpness_bounds(built)
-        bounds = float(found.paper), float(found.stronger)
+        bounds = float(found.paper), float(found.sharper)
     except InputError:  # several outputs, another loss, another network
         bounds = np.nan, np.nan
-    names = ("paper_sharpness_bound", "stronger_sharpness_bound")
+    names = ("paper_sharpness_bound", "sharper_sharpness_bound")
     return {name: np.full(runs, bound) for name, bound in zip(names, bounds, strict=True)}
+
+
+def _registered(task: Task, built: Objective, final: Weights) -> dict[str, np.ndarray]:
+    """The quantities that users have registered, after the last step."""
+    missing = [name for name in task.registered if name not in QUANTITIES]
+    if missing:
+        raise InputError(
+            f"The quantity {missing[0]!r} must be registered in every process of a sweep, and is "
+            "not in this one; let the workers of the cluster import the module that registers it."
+        )
+    known = measures(built)
+    functions = {name: known[name] for name in task.registered if name in known}
+
+    def everything(weights: Weights) -> dict[str, Any]:
+        return {f"final_{name}": function(weights) for name, function in functions.items()}
+
+    if not functions:
+        return {}
+    found = jax.jit(lambda points: jax.lax.map(everything, points))(final)
+    return {name: np.asarray(values) for name, values in found.items()}
 
 
 def _phases(

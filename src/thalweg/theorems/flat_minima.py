@@ -84,7 +84,7 @@ class SharpnessOfMinimisers(AbstractTheorem[Case]):
         conditions = {
             "by the paper's bound, with the smallest eigenvalue of the input moment": bounds.paper,
             "by the input moment at the solution": bounds.moment,
-            "by the input moment at the solution and its image": bounds.stronger,
+            "by the input moment at the solution and its image": bounds.sharper,
         }
         return tuple(
             answer
@@ -202,7 +202,7 @@ def _uniform(objective: Objective, minimum: Minimum) -> tuple[Claim, ...]:
     return (
         _at_least("2 scale L r^{2/L} mu |w|^{2 - 2/L} <= S", bounds.paper, minimum),
         _at_least("2 scale L r^{2/L} A |w|^{-2/L} <= S", bounds.moment, minimum),
-        _at_least("2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L} <= S", bounds.stronger, minimum),
+        _at_least("2 scale L r^{2/L} A^{1 - 2/L} |Sigma w|^{2/L} <= S", bounds.sharper, minimum),
     )
 
 

@@ -152,7 +152,7 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
             Claim(
                 "S <= 2 scale L M (2 |w|)^{2 - 2/L}",
                 limit.sharpness,
-                upper.stronger,
+                upper.sharper,
                 limit.resolution,
             ),
         )
@@ -164,7 +164,7 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
             Answer(Question.GREATEST_SHARPNESS, float(upper.paper), _FOUND, Place.FLOW),
             Answer(
                 Question.GREATEST_SHARPNESS,
-                float(upper.stronger),
+                float(upper.sharper),
                 f"{_FOUND}, by the proof",
                 Place.FLOW,
             ),

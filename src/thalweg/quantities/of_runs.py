@@ -1,0 +1,76 @@
+"""Quantities that belong to a run, to a pair of run and flow, to a setting or to a sweep."""
+
+from thalweg._quantity import Quantity
+from thalweg.phases import NEVER, PHASE
+
+_UNKNOWN = "NaN where it is not known"
+_RUN_MISSING = -2
+
+BASIC = (
+    Quantity("learning_rate", "learning rate", r"$\eta$"),
+    Quantity("step", "step of gradient descent", "$k$"),
+    Quantity("time", "time, which is learning rate times step", "$t$", formula="t = eta k"),
+    Quantity("flow_time", "time along the gradient flow", "$t$"),
+    Quantity("loss", "loss", "$f$", formula="f(theta)", logarithmic=True),
+    Quantity("minimum", "least loss that the network can have", r"$f^*$", comment=_UNKNOWN),
+    Quantity(
+        "diverged_at",
+        "first step at which the loss is not finite",
+        missing=_RUN_MISSING,
+        dtype="int64",
+        flags={_RUN_MISSING: "no run", NEVER: "never diverged"},
+    ),
+    PHASE,
+)
+
+NEXT_TO_THE_FLOW = (
+    Quantity(
+        "distance",
+        "Euclidean distance from descent to the gradient flow",
+        r"$|\theta_{\eta}(t) - \theta(t)|$",
+        formula="|theta_k - theta(eta k)|",
+        label="distance",
+        logarithmic=True,
+    ),
+    Quantity("distance_lower", "proven lower bound of the distance to the exact flow"),
+    Quantity("distance_upper", "proven upper bound of the distance to the exact flow"),
+    Quantity("flow_loss", "loss of the gradient flow", "$f$"),
+    Quantity("flow_loss_lower", "proven lower bound of the loss of the exact flow"),
+    Quantity("flow_loss_upper", "proven upper bound of the loss of the exact flow"),
+    Quantity("flow_error", "estimated error of the weights of the computed flow"),
+    Quantity("proven_until", "last recorded time at which the distance is bounded"),
+    Quantity(
+        "proven_forever",
+        "proven bound of the distance at all later times",
+        comment="NaN where nothing is proven",
+    ),
+)
+
+FLATNESS = (
+    Quantity("least_sharpness", "sharpness of the flattest minimiser"),
+    Quantity("balanced_sharpness", "sharpness of the balanced minimisers"),
+    Quantity(
+        "paper_sharpness_bound",
+        "lower bound of a minimiser's sharpness, by marion2024",
+    ),
+    Quantity("sharper_sharpness_bound", "sharper lower bound of a minimiser's sharpness"),
+)
+
+THEORY = (
+    Quantity("greatest_sharpness", "sharpness that the minimiser found cannot exceed"),
+    *FLATNESS,
+)
+
+OF_A_SWEEP = (
+    Quantity("last_step", "number of steps taken", comment="NaN where there is no run"),
+    Quantity("final_loss", "loss after the last step"),
+    Quantity("excess_loss", "loss above its minimum after the last step", comment=_UNKNOWN),
+    Quantity(
+        "squared_distance",
+        "squared Frobenius distance of the product from the minimiser",
+        formula="|W_N ... W_1 - M*|_F^2",
+        comment=_UNKNOWN,
+    ),
+    Quantity("largest_sharpness", "largest sharpness measured during the run"),
+    Quantity("lowest_eigenvalue", "smallest Hessian eigenvalue measured during the run"),
+)

@@ -1,0 +1,122 @@
+"""All quantities by name, and what is done with every one of them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from thalweg import measurement
+from thalweg._arguments import checked
+from thalweg._errors import InputError
+from thalweg._quantity import QUANTITIES, Quantity, attributes_of
+from thalweg._typing import Scalar, Weights
+from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.objective import Objective
+from thalweg.quantities.of_runs import BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
+from thalweg.quantities.of_weights import MEASURED, SPECTRUM
+
+
+def _with_variants(quantity: Quantity) -> tuple[Quantity, ...]:
+    """A quantity of the weights along descent, along the flow, and at both ends of a run."""
+    return (
+        quantity,
+        quantity.variant("flow", "along the gradient flow"),
+        quantity.variant("initial", "before the first step"),
+        quantity.variant("final", "after the last step"),
+    )
+
+
+QUANTITIES.update(
+    (each.name, each)
+    for each in (
+        *BASIC,
+        *(variant for each in (*MEASURED, *SPECTRUM) for variant in _with_variants(each)),
+        *NEXT_TO_THE_FLOW,
+        *THEORY,
+        *OF_A_SWEEP,
+    )
+)
+
+_OWN: set[str] = set()
+"""The names that users have registered."""
+
+
+@checked
+def register(quantity: Quantity) -> Quantity:
+    """Add a quantity, which from now on is measured, stored, drawn and explained like all others.
+
+    In this process: on a cluster, workers must register it, too.
+    """
+    if quantity.measure is None:
+        raise InputError(
+            f"`measure` must be given for {quantity.name}: a function that takes the objective and "
+            "gives a function of the weights, or None where the quantity makes no sense."
+        )
+    taken = [each.name for each in _with_variants(quantity) if each.name in QUANTITIES]
+    if taken:
+        raise InputError(
+            f"`name` must be new, got {quantity.name!r}, but there is {taken[0]!r} already; "
+            "`forget` takes one back that was registered."
+        )
+    for each in _with_variants(quantity):
+        QUANTITIES[each.name] = each
+    _OWN.add(quantity.name)
+    return quantity
+
+
+@checked
+def forget(name: str) -> None:
+    """Take back a quantity that was registered."""
+    if name not in _OWN:
+        known = ", ".join(sorted(_OWN)) or "none"
+        raise InputError(f"`name` must be that of a registered quantity ({known}), got {name!r}.")
+    for each in _with_variants(QUANTITIES[name]):
+        del QUANTITIES[each.name]
+    _OWN.remove(name)
+
+
+def registered() -> tuple[Quantity, ...]:
+    """Those that users have registered, in the order of their names."""
+    return tuple(QUANTITIES[name] for name in sorted(_OWN))
+
+
+def measures(objective: Objective) -> dict[str, Callable[[Weights], Scalar]]:
+    """The functions of the weights that make sense for an objective, by name."""
+    found = {}
+    for name, quantity in QUANTITIES.items():
+        function = None if quantity.measure is None else quantity.measure(objective)
+        if function is not None:
+            found[name] = function
+    return found
+
+
+def along(trajectory: AbstractTrajectory) -> dict[str, np.ndarray]:
+    """Every quantity of the weights at every record; NaN where the loss is not finite."""
+    functions = measures(trajectory.objective)
+
+    def everything(weights: Weights) -> dict[str, Scalar]:
+        return {name: function(weights) for name, function in functions.items()}
+
+    found = measurement.along(trajectory, everything)
+    # A run that diverged has no direction that its layers could agree on.
+    broken = ~np.isfinite(trajectory.loss)
+    found = {name: np.where(broken, np.nan, _one_each(name, values, broken.shape))
+             for name, values in found.items()}  # fmt: skip
+    return {"excess": np.where(broken, np.nan, trajectory.loss)} | found
+
+
+def _one_each(name: str, values: np.ndarray, records: tuple[int, ...]) -> np.ndarray:
+    if values.shape != records:
+        raise InputError(
+            f"The quantity {name!r} must be one number for each network, got shape "
+            f"{values.shape[len(records) :]}; take a norm, a sum or an extreme."
+        )
+    return values
+
+
+def described(results: xr.Dataset) -> xr.Dataset:
+    """The dataset, with attributes on every variable that is a quantity of the registry."""
+    found = results.copy()
+    for name, variable in found.variables.items():
+        variable.attrs = {**attributes_of(str(name)), **variable.attrs}
+    return found
