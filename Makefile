@@ -36,6 +36,7 @@ docs: $(READY)
 	$(BIN)/python docs/write_theorems.py
 	$(BIN)/python docs/write_experiments.py
 	$(BIN)/python docs/write_studies.py
+	$(BIN)/python docs/write_extending.py
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -13,9 +13,13 @@ value decomposition A = U S V^T, the weights
 
 are balanced with product A (arora2019, procedure 1; elkabetz2021, procedure 13).
 
+Any function `draw(network, scale, *, key)` is a distribution of starts like these; `register` gives
+it a name by which experiments and sweeps know it.
+
 Scales and keys may be traced: `jax.vmap(lambda s, k: gaussian(network, s, key=k))(scales, keys)`.
 """
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -50,6 +54,42 @@ def __dir__() -> list[str]:
 
 _Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
+
+Draw = Callable[..., Weights]
+"""Takes a network, a scale and, by name, a random key; gives weights of the network's shapes."""
+
+_registered: dict[str, Draw] = {}
+
+
+@checked
+def register(name: str, draw: Draw) -> None:
+    """Let experiments start from a distribution of one's own: `kind = "registered"` in [start].
+
+    In this process: on a cluster, workers must register it, too.
+    """
+    if not name or name in _registered:
+        taken = ", ".join(sorted(_registered)) or "none"
+        raise InputError(f"`name` must be new and not empty (registered: {taken}), got {name!r}.")
+    _registered[name] = draw
+
+
+@checked
+def forget(name: str) -> None:
+    """Take back a distribution that was registered."""
+    registered(name)
+    del _registered[name]
+
+
+@checked
+def registered(name: str) -> Draw:
+    """The distribution of this name."""
+    if name not in _registered:
+        known = ", ".join(sorted(_registered)) or "none"
+        raise InputError(
+            f"The initialisation {name!r} must be registered in this process (registered: {known}):"
+            " call tw.initialisation.register(name, draw) first."
+        )
+    return _registered[name]
 
 
 @checked

@@ -242,6 +242,19 @@ class AlignedStart(Settings):
     """cosine of the angle between that product and the solution"""
 
 
+class RegisteredStart(Settings):
+    """Weights drawn from a distribution of one's own, `tw.initialisation.register(name, draw)`."""
+
+    kind: Literal["registered"]
+    """a distribution that was registered in Python"""
+    name: str
+    """the name that it was registered under"""
+    scale: NotNegative = 0.3
+    """what is given to it as the scale"""
+    seed: Seed = 0
+    """random seed of the weights"""
+
+
 class IdentityStart(Settings):
     """Every layer is the identity."""
 
@@ -250,7 +263,7 @@ class IdentityStart(Settings):
 
 
 Start = Annotated[
-    DrawnStart | CommonStart | AlignedStart | IdentityStart,
+    DrawnStart | CommonStart | AlignedStart | IdentityStart | RegisteredStart,
     Field(discriminator="kind"),
     _gaussian_by_default("kind"),
 ]

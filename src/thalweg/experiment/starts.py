@@ -21,6 +21,7 @@ from thalweg.experiment.settings import (
     DrawnStart,
     Experiment,
     IdentityStart,
+    RegisteredStart,
 )
 from thalweg.objective import Objective
 from thalweg.problem import AbstractProblem
@@ -78,6 +79,11 @@ def _one(settings: Any, objective: Objective) -> Weights:
             return initialisation.aligned(network, settings.norm, settings.cosine, solution)
         case IdentityStart():
             return initialisation.identity(network)
+        case RegisteredStart():
+            draw = initialisation.registered(settings.name)
+            weights = draw(network, settings.scale, key=key_for(1, settings.seed))
+            network.check(weights, name=f"what {settings.name!r} draws", many=False)
+            return weights
         case _:
             raise AssertionError(settings)
 
