@@ -37,7 +37,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-STUDIES: dict[str, str] = {
+STUDIES: dict[str, str | type[AbstractStudy]] = {
     "arora2019-rates": "arora2019_rates:Rates",
     "arora2019-failures": "arora2019_failures:Failures",
     "arora2019-learning-rates": "arora2019_learning_rates:LearningRates",
@@ -60,7 +60,15 @@ STUDIES: dict[str, str] = {
     "thalweg-modified-flow": "thalweg_modified_flow:ModifiedFlow",
     "thalweg-critical": "thalweg_critical:CriticalOverDepth",
 }
-"""The class of every study, as "module:class" inside this package."""
+"""The class of every study, as "module:class" inside this package, or itself if registered."""
+
+
+def register(study: type[AbstractStudy]) -> type[AbstractStudy]:
+    """Let `find`, and so `thalweg reproduce` in this process, know a study of one's own."""
+    if study.name in STUDIES:
+        raise InputError(f"`name` of a study must be new, got {study.name!r}, which there is.")
+    STUDIES[study.name] = study
+    return study
 
 
 def find(names: Iterable[str]) -> list[type[AbstractStudy]]:
@@ -87,5 +95,8 @@ def _load(name: str) -> type[AbstractStudy]:
         nearest = get_close_matches(name, STUDIES, 1, 0.4)
         hint = f"did you mean `{nearest[0]}`?" if nearest else f"known are {', '.join(STUDIES)}."
         raise InputError(f"There is no study `{name}`; {hint}")
-    module, _, title = STUDIES[name].partition(":")
+    known = STUDIES[name]
+    if not isinstance(known, str):
+        return known
+    module, _, title = known.partition(":")
     return getattr(import_module(f"thalweg.studies.{module}"), title)
