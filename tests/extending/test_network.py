@@ -58,7 +58,7 @@ def weights(objective):
 def loss(problem, weights):
     """The same in NumPy."""
     outputs = np.tanh(problem.inputs @ np.asarray(weights[0]).T) @ np.asarray(weights[1]).T
-    return 0.5 * np.mean(np.sum((outputs - problem.targets) ** 2, axis=1))
+    return 0.5 * float(np.mean(np.sum((outputs - problem.targets) ** 2, axis=1)))
 
 
 def test_descent_and_flow(objective, weights, problem):
@@ -76,8 +76,12 @@ def test_both_ends_of_the_spectrum(objective, weights):
 
 
 def test_critical_learning_rate(objective, weights):
-    found = tw.critical_learning_rate(objective, weights, steps=200)
-    assert 0 < found.lower <= found.upper
+    """Training means here that a tenth of the loss is gone after 200 steps."""
+    found = tw.critical_learning_rate(objective, weights, steps=200, share=0.9)
+    below = tw.descend(objective, weights, learning_rate=found.lower, steps=200)
+    above = tw.descend(objective, weights, learning_rate=found.upper, steps=200)
+    assert below.loss[-1] <= 0.9 * below.loss[0]
+    assert not above.loss[-1] <= 0.9 * above.loss[0]
 
 
 def test_what_needs_more_says_so(objective, weights):

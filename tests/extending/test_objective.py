@@ -74,5 +74,9 @@ def test_both_ends_of_the_spectrum(objective, weights):
 
 
 def test_critical_learning_rate(objective, weights):
-    found = tw.critical_learning_rate(objective, weights, steps=300)
-    assert 0 < found.lower <= found.upper
+    """Training means here that half of the loss is gone after 300 steps."""
+    found = tw.critical_learning_rate(objective, weights, steps=300, share=0.5)
+    below = tw.descend(objective, weights, learning_rate=found.lower, steps=300)
+    above = tw.descend(objective, weights, learning_rate=found.upper, steps=300)
+    assert below.loss[-1] <= 0.5 * below.loss[0]
+    assert not above.loss[-1] <= 0.5 * above.loss[0]
