@@ -8,7 +8,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from thalweg.experiment.folders import PICTURES
+from thalweg.experiment.folders import pictures as all_pictures
 from thalweg.report.page import page
 from thalweg.report.sentences import findings
 from thalweg.report.summary import summary, table
@@ -64,7 +64,7 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
                     drawn[name] = picture.getvalue()
             plt.close(figure)
         write_text(folder / PAGE, _sealed(page(results, drawn)))
-        for name in set(PICTURES) - {*drawn, "overview"}:  # of a run that this one replaces
+        for name in {*all_pictures()} - {*drawn, "overview"}:  # of a run that this one replaces
             for form in _FORMS:
                 remove(folder / f"{name}.{form}")
     return folder / PAGE
