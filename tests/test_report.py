@@ -22,7 +22,7 @@ from legends import legend_faults
 from thalweg import cli, experiment, report, storage
 from thalweg.experiment import folders, performance
 from thalweg.figures.overview import overview, pictures
-from thalweg.figures.spectrum import draw_smallest
+from thalweg.figures.spectrum import draw_smallest_eigenvalue
 from thalweg.phases import Phase
 from thalweg.quantities import TOO_FEW_RECORDS
 from thalweg.report import wording
@@ -397,7 +397,7 @@ def test_a_run_that_diverges_is_no_vertical_line():
         coords={"learning_rate": [0.1, 0.5]},
     )
     axes = Figure().subplots()
-    draw_smallest(axes, results)
+    draw_smallest_eigenvalue(axes, results)
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert drawn[r"$\eta$ = 0.1"] == [-0.1, 0.0, 0.1, 0.2]
     assert drawn[r"$\eta$ = 0.5"] == [-0.1, 0.05]
