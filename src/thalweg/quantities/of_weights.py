@@ -6,13 +6,18 @@ from math import isnan
 import jax.numpy as jnp
 
 from thalweg import measurement
-from thalweg._quantity import Quantity
+from thalweg._quantity import Measure, Quantity
 from thalweg._typing import Scalar, Weights
 from thalweg.objective import Objective
 
 Function = Callable[[Weights], Scalar]
 
 _UNMEASURED = "NaN where it was not measured"
+
+
+def _of_networks(measure: Callable[[Objective], Function | None]) -> Measure:
+    """A measure that makes no sense for objectives that are no network on a problem."""
+    return lambda objective: measure(objective) if isinstance(objective, Objective) else None
 
 
 def _excess(objective: Objective) -> Function | None:
@@ -44,8 +49,7 @@ def _alignment(objective: Objective) -> Function | None:
 
 
 def _accuracy(objective: Objective) -> Function | None:
-    problem = objective.problem
-    accuracy = getattr(problem, "accuracy", None)
+    problem, accuracy = objective.problem, objective.problem.accuracy
     if accuracy is None:
         return None
     return lambda weights: accuracy(objective.network(weights, problem.inputs))
@@ -57,7 +61,7 @@ MEASURED = (
         "loss above its minimum, which counts as 0 where unknown",
         symbol="$f - f^*$",
         formula="f(theta) - min f",
-        measure=_excess,
+        measure=_of_networks(_excess),
         logarithmic=True,
     ),
     Quantity(
@@ -66,7 +70,7 @@ MEASURED = (
         symbol=r"max$_j$ $|W_{j+1}^T W_{j+1} - W_j W_j^T|_*$",
         formula="max_j |W_{j+1}^T W_{j+1} - W_j W_j^T|_nuclear",
         caption="Zero where the layers are balanced; constant along every gradient flow.",
-        measure=_unbalancedness,
+        measure=_of_networks(_unbalancedness),
         logarithmic=True,
     ),
     Quantity(
@@ -75,7 +79,7 @@ MEASURED = (
         symbol=r"max$_j$ $||W_{j+1}|^2 - |W_j|^2|$",
         formula="max_j ||w_{j+1}|^2 - |w_j|^2|",
         caption="Zero where the layers have equal norms; constant along every gradient flow.",
-        measure=_norm_imbalance,
+        measure=_of_networks(_norm_imbalance),
         logarithmic=True,
     ),
     Quantity(
@@ -88,7 +92,7 @@ MEASURED = (
             "direction of the next one, for the pair that agrees least; 1 where all layers pass on "
             "one direction."
         ),
-        measure=_alignment,
+        measure=_of_networks(_alignment),
     ),
     Quantity(
         "accuracy",
@@ -96,7 +100,7 @@ MEASURED = (
         formula="mean_i [predicted class of sample i is its label]",
         label="accuracy",
         caption="Share of the training samples that are classified correctly.",
-        measure=_accuracy,
+        measure=_of_networks(_accuracy),
     ),
 )
 """Measured at every record, each by its own function."""
