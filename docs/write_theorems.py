@@ -7,7 +7,8 @@ import ast
 import json
 from pathlib import Path
 
-from thalweg.theorems import STATEMENTS, AbstractTheorem
+from thalweg.certificates import AbstractTheorem
+from thalweg.theorems import STATEMENTS
 from thalweg.theorems.catalogue import KINDS, rows
 
 ROOT = Path(__file__).parents[1]

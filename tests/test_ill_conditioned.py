@@ -14,7 +14,7 @@ import ill_conditioned
 import thalweg as tw
 from ill_conditioned import FEATURES, KINDS, Samples, off, rational
 from thalweg import initialisation, measurement
-from thalweg.theorems import Verdict
+from thalweg.certificates import Verdict
 from thalweg.tubes import check
 
 SEEDS = st.integers(0, 2**32 - 1)

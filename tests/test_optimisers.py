@@ -211,7 +211,7 @@ def test_beta_must_be_below_one(kind, beta):
 
 def test_what_is_about_plain_descent_refuses_others():
     run = tw.descend(OBJECTIVE, START, learning_rate=0.01, steps=3, optimiser=HeavyBall(0.9))
-    for refuse in (tw.tube, tw.prove, tw.theorems.Case.of):
+    for refuse in (tw.tube, tw.prove, tw.certificates.Case.of):
         with pytest.raises(
             tw.InputError, match="is about plain gradient descent, got a run of Heav"
         ):

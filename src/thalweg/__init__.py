@@ -21,6 +21,7 @@ elif _os.environ.get("JAX_ENABLE_X64", "1").lower() not in ("0", "f", "false", "
 
 if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds both lists together
     from thalweg import adversarial as adversarial
+    from thalweg import certificates as certificates
     from thalweg import critical as critical
     from thalweg import curvature as curvature
     from thalweg import data as data
@@ -75,6 +76,7 @@ _LATER = {
     "SharedNetwork": "network:SharedNetwork",
     "TargetMatrix": "problem:TargetMatrix",
     "adversarial": "adversarial",
+    "certificates": "certificates",
     "certified_step": "tubes:certified_step",
     "certify": "theorems:certify",
     "critical": "critical",

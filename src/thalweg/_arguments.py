@@ -315,7 +315,7 @@ _FIXES = {
     ("LinearNetwork", "Objective"): "give its `network`",
     ("Problem", "Objective"): "give its `problem`",
     ("Experiment", "text"): "read a file with thalweg.experiment.read",
-    ("Case", "Objective"): "make one of it and its start: tw.theorems.Case(objective, weights)",
+    ("Case", "Objective"): "make one of it and its start: tw.certificates.Case(objective, weights)",
 }
 
 

@@ -101,7 +101,7 @@ def good() -> dict[str, Any]:
         "labels": labels, "classes": 2, "phi": np.ones((1, 2)), "matrix": np.ones((1, 2)),
         "target": np.ones((1, 2)), "direction": weights, "learning_rate": 0.1, "steps": 5,
         "time": 0.5, "times": np.linspace(0, 0.5, 6), "radius": 0.1, "widths": [2, 2, 1],
-        "case": tw.theorems.Case(objective, weights, learning_rate=0.1), "layers":
+        "case": tw.certificates.Case(objective, weights, learning_rate=0.1), "layers":
         [tw.network.Dense(2, 1)], "outputs": np.ones((6, 1)), "features": 2, "samples": 6,
         "apply": _apply, "shapes": [(2, 2), (1, 2)], "pattern": np.eye(2), "kernel": 2, "image": 4,
         "in_channels": 1, "out_channels": 1, "inputs": 2, "depth": 3, "width": 2, "margin": 0.1,

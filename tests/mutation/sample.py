@@ -50,6 +50,7 @@ PACKAGES = (
     "dynamics",
     "curvature",
     "tubes",
+    "certificates",
     "theorems",
 )
 

@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 
 from thalweg import studies
+from thalweg.certificates.certificate import Verdict
 from thalweg.storage import open_results
 from thalweg.studies import AbstractStudy, Size, conduct
-from thalweg.theorems.certificate import Verdict
 
 
 def _numbers(results: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:

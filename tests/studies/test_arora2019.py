@@ -8,7 +8,7 @@ from tampering import assert_quick_study_holds
 from thalweg import studies
 from thalweg.studies.arora2019_probability import _frequency
 from thalweg.studies.arora2019_rates import _borne, _objective, _shrunk, _turned, _unbalanced
-from thalweg.theorems.approximation import largest_imbalance
+from thalweg.theorems.settings.matrix_approximation import largest_imbalance
 
 NAMES = [name for name in studies.STUDIES if name.startswith("arora2019-")]
 

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from thalweg import data, initialisation
+from thalweg.certificates.certificate import Verdict
 from thalweg.network import max_pooling_network, strided_network
 from thalweg.objective import Objective
 from thalweg.problem import Classification
@@ -37,7 +38,6 @@ from thalweg.studies.elkabetz2021_potentials import hill, ridge
 from thalweg.studies.elkabetz2021_rates import Reference, in_one_unit, next_to_plots
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy
-from thalweg.theorems.certificate import Verdict
 
 Tampering = Callable[[xr.Dataset], xr.Dataset]
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from thalweg.certificates.certificate import Verdict
 from thalweg.studies import AbstractStudy, Size
 from thalweg.studies.elkabetz2021_curvature import Curvature
 from thalweg.studies.elkabetz2021_fig1 import _REFERENCE as PLOTS_1
@@ -12,7 +13,6 @@ from thalweg.studies.elkabetz2021_fig1 import Figure1
 from thalweg.studies.elkabetz2021_fig3 import _REFERENCE as PLOTS_3
 from thalweg.studies.elkabetz2021_fig3 import Figure3
 from thalweg.studies.elkabetz2021_paths import paths_of_the_figures
-from thalweg.theorems.certificate import Verdict
 
 
 def _runs(name, plots, divisors, every) -> xr.Dataset:

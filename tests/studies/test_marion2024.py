@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from thalweg import sharpness
+from thalweg.certificates.certificate import Verdict
 from thalweg.measurement import distance_to_minimiser
 from thalweg.studies import conducting, marion2024_sweep, marion2024_traces
 from thalweg.studies.conducting import conduct
@@ -39,7 +40,6 @@ from thalweg.studies.marion2024_sweep import Sweep, mean_and_interval
 from thalweg.studies.marion2024_underdetermined import Underdetermined
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import Size
-from thalweg.theorems.certificate import Verdict
 
 STUDIES = (
     GaussianStarts,

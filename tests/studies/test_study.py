@@ -13,11 +13,11 @@ import pytest
 import xarray as xr
 
 from thalweg import InputError, cli, studies
+from thalweg.certificates.certificate import Verdict
 from thalweg.storage import files
 from thalweg.studies import AbstractStudy, Finding, Size, Variant, conduct, publish
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import yes
-from thalweg.theorems.certificate import Verdict
 
 COMPUTED: list[str] = []
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.theorems import STATEMENTS, AbstractTheorem, registry
+from thalweg.certificates import AbstractTheorem
+from thalweg.theorems import STATEMENTS, registry
 from thalweg.theorems.catalogue import KINDS
 
 ROOT = Path(__file__).parents[2]

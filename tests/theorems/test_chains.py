@@ -12,10 +12,9 @@ from scipy.special import ndtr
 from scipy.stats import chi, ks_2samp
 
 import thalweg as tw
+from thalweg.certificates import Verdict
 from thalweg.measurement import imbalance
-from thalweg.theorems import Verdict
-from thalweg.theorems.approximation import largest_imbalance
-from thalweg.theorems.chains import (
+from thalweg.theorems.probability.gaussian_products import (
     GaussianChain,
     ImbalanceOfTwoLayers,
     NormOfProduct,
@@ -25,6 +24,7 @@ from thalweg.theorems.chains import (
     products,
     small_ball_constant,
 )
+from thalweg.theorems.settings.matrix_approximation import largest_imbalance
 
 SEEDS = st.integers(0, 2**32 - 1)
 ROWS = st.sampled_from([(3, 1), (20, 5, 1), (3, 2, 2, 1), (1, 1, 1, 1), (6, 3, 4, 1)])

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 import strategies
 import thalweg as tw
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.convergence import (
+from thalweg.certificates import Case, Question, Verdict
+from thalweg.theorems.balance.end_to_end import EndToEndFlow
+from thalweg.theorems.convergence.failure import EqualLayers, Stalling
+from thalweg.theorems.convergence.linear_rate import (
     Guarantee,
     Invariants,
     LinearRate,
     StepDescent,
     guarantee_of,
 )
-from thalweg.theorems.end_to_end import EndToEndFlow
-from thalweg.theorems.failure import EqualLayers, Stalling
-from thalweg.theorems.step_sizes import FewerIterations, LargerSteps, StabilityLimit
+from thalweg.theorems.convergence.step_sizes import FewerIterations, LargerSteps, StabilityLimit
 
 SAFE = 1 - 1e-9  # a learning rate at the bound itself is within rounding of it
 

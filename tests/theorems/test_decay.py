@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 
 import oracles
 import thalweg as tw
-from thalweg.theorems import Verdict
-from thalweg.theorems.decay import ExponentialDecay, FlowWithRate, Predictor, QuadraticRisk
+from thalweg.certificates import Verdict
+from thalweg.theorems.convergence.decay import (
+    ExponentialDecay,
+    FlowWithRate,
+    Predictor,
+    QuadraticRisk,
+)
 
 few = settings(max_examples=max(5, settings.default.max_examples // 3))
 

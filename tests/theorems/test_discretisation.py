@@ -10,8 +10,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.special import lambertw
 
-from thalweg.theorems import Magnitude, Verdict
-from thalweg.theorems.discretisation import (
+from thalweg.certificates import Magnitude, Verdict
+from thalweg.theorems.discretisation.error_growth import (
     Comparison,
     ErrorGrowth,
     Followed,

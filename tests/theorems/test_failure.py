@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg import adversarial
-from thalweg.theorems import Case, Verdict
-from thalweg.theorems.convergence import LinearRate
-from thalweg.theorems.failure import (
+from thalweg.certificates import Case, Verdict
+from thalweg.theorems.convergence.failure import (
     Divergence,
     DoublyExponentialGrowth,
     EqualLayers,
@@ -23,6 +22,7 @@ from thalweg.theorems.failure import (
     printed_factor,
     printed_growth_claims,
 )
+from thalweg.theorems.convergence.linear_rate import LinearRate
 
 TARGET = np.diag([1.5, -0.5])
 

@@ -12,25 +12,29 @@ import strategies
 import thalweg as tw
 from test_minimisers import chain, data_a, data_b, minimiser, regressions
 from thalweg._checks import InputError
+from thalweg.certificates import Case, Question, RandomStart, Verdict
 from thalweg.curvature import least_sharpness, minimiser_sharpness_bounds
-from thalweg.theorems import Case, Question, RandomStart, Verdict
-from thalweg.theorems.flat_minima import (
+from thalweg.theorems.residual_starts.flow import ResidualStartConverges
+from thalweg.theorems.residual_starts.products import ResidualProducts, ResidualProductsByTerms
+from thalweg.theorems.residual_starts.random_starts import (
+    RandomResidualLimitIsFlat,
+    RandomResidualStartConverges,
+    RandomResidualStartConvergesForManyOutputs,
+)
+from thalweg.theorems.settings.deep_regression import Point, unique_solution
+from thalweg.theorems.sharpness.minimisers import (
     FlattestMinimiser,
     SharpnessIsUnbounded,
     SharpnessOfMinimisers,
     largest_settling_rate,
     rescaled,
 )
-from thalweg.theorems.least_squares import Point, unique_solution
-from thalweg.theorems.residual_chance import (
-    RandomResidualLimitIsFlat,
-    RandomResidualStartConverges,
-    RandomResidualStartConvergesForManyOutputs,
+from thalweg.theorems.small_starts.flow import (
+    BalanceIsConserved,
+    EventuallyLojasiewicz,
+    LayersAlign,
 )
-from thalweg.theorems.residual_products import ResidualProducts, ResidualProductsByTerms
-from thalweg.theorems.residual_start import ResidualStartConverges
-from thalweg.theorems.small_start import BalanceIsConserved, EventuallyLojasiewicz, LayersAlign
-from thalweg.theorems.small_start_limit import (
+from thalweg.theorems.small_starts.limit import (
     LayersGrowAlike,
     SmallStartConverges,
     SmallStartLimitIsFlat,

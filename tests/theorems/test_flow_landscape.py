@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 import strategies
 import thalweg as tw
+from thalweg.certificates import Case, Verdict
 from thalweg.network import Dense, SharedNetwork, Tied
-from thalweg.theorems import Case, Verdict
-from thalweg.theorems.flow_landscape import (
+from thalweg.theorems.landscape.along_flows import (
     BalancedChain,
     ChainOfMatrices,
     FlowCurvature,
     FlowRegionCurvature,
 )
-from thalweg.theorems.landscape import LinearCurvature
+from thalweg.theorems.landscape.smallest_eigenvalue import LinearCurvature
 
 # Flows are costly.
 few = settings(max_examples=max(4, settings.default.max_examples // 3))

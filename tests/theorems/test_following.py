@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import thalweg as tw
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.following import FlowExists, FollowsFlow, GlobalCurvature
+from thalweg.certificates import Case, Question, Verdict
+from thalweg.theorems.discretisation.following import FlowExists, FollowsFlow, GlobalCurvature
 
 STEPS = 20_000  # always as many records, so that nothing compiles twice
 

@@ -10,16 +10,16 @@ from scipy.special import gammaln, ndtr
 
 import strategies
 import thalweg as tw
-from thalweg.theorems import Case, RandomStart, Verdict
-from thalweg.theorems.approximation import largest_imbalance
-from thalweg.theorems.chains import GaussianChain
-from thalweg.theorems.randomness import (
+from thalweg.certificates import Case, RandomStart, Verdict
+from thalweg.theorems.probability.gaussian_products import GaussianChain
+from thalweg.theorems.probability.gaussian_starts import (
     NORM_CONSTANT,
     BalancedStartConverges,
     BalanceOfGaussianStart,
     MarginOfGaussianStart,
     margin_frequency,
 )
+from thalweg.theorems.settings.matrix_approximation import largest_imbalance
 
 SEEDS = st.integers(0, 2**32 - 1)
 THEOREMS = (BalancedStartConverges(), BalanceOfGaussianStart(), MarginOfGaussianStart())

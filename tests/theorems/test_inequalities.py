@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from thalweg.certificates import Verdict
 from thalweg.curvature.products import products_without_two
-from thalweg.theorems import Verdict
-from thalweg.theorems.inequalities import (
+from thalweg.theorems.probability.inequalities import (
     ChiSquaredTail,
     GaussianDraws,
     GaussianForms,

@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
 from thalweg._checks import InputError
-from thalweg.theorems.joint import (
+from thalweg.theorems.probability.joint import (
     joint_probability,
     joint_proportion,
     scalar_chain_limit,

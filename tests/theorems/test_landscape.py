@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import oracles
 import strategies
 import thalweg as tw
+from thalweg.certificates import Case, Question, Verdict
+from thalweg.certificates.points import recorded
 from thalweg.curvature import (
     activation_pattern,
     dense_spectrum,
@@ -22,9 +24,11 @@ from thalweg.curvature import (
     region_form,
 )
 from thalweg.network import Convolution, Dense, SharedNetwork, Tied
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.landscape import LinearCurvature, RegionCurvature, ShallowCurvature
-from thalweg.theorems.recorded import recorded
+from thalweg.theorems.landscape.smallest_eigenvalue import (
+    LinearCurvature,
+    RegionCurvature,
+    ShallowCurvature,
+)
 
 # Each kind compiles: a few examples of each.
 few = settings(max_examples=max(4, settings.default.max_examples // 3))

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from thalweg.theorems import Verdict
-from thalweg.theorems.convergence import Guarantee
-from thalweg.theorems.margins import IdentityStart, SmallStart, Start
+from thalweg.certificates import Verdict
+from thalweg.theorems.convergence.linear_rate import Guarantee
+from thalweg.theorems.convergence.margins import IdentityStart, SmallStart, Start
 
 TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
 

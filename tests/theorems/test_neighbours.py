@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import oracles
 import thalweg as tw
+from thalweg.certificates import Case, Verdict
 from thalweg.curvature import dense_spectrum, gradient_norm_bounds, hessian_norm_bounds
 from thalweg.dynamics.exact import one_output, one_output_weights
 from thalweg.initialisation import balanced_from, nearest_balanced
 from thalweg.measurement import unbalancedness
-from thalweg.theorems import Case, Verdict
-from thalweg.theorems.neighbours import (
+from thalweg.theorems.balance.neighbourhood import (
     BalancedNeighbourhood,
     EndToEndDynamics,
     NearbyProduct,
@@ -25,8 +25,8 @@ from thalweg.theorems.neighbours import (
     growth_bound,
     growth_integral,
 )
-from thalweg.theorems.stages import Ray
-from thalweg.theorems.white_setting import Predictor, WhiteLoss
+from thalweg.theorems.one_output.stages import Ray
+from thalweg.theorems.settings.one_output import Predictor, WhiteLoss
 
 WIDTHS = ([3, 2, 1], [3, 4, 2, 1])
 SEEDS = st.integers(0, 2**32 - 1)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thalweg as tw
+from thalweg.certificates import Case, Question, RandomStart, Verdict
 from thalweg.dynamics.exact import one_output, one_output_weights
 from thalweg.initialisation import balanced_from
-from thalweg.theorems import Case, Question, RandomStart, Verdict
-from thalweg.theorems.one_output import (
+from thalweg.theorems.one_output.convergence import (
     DescentConverges,
     FlowConverges,
     RandomStartConverges,
@@ -23,8 +23,8 @@ from thalweg.theorems.one_output import (
     unbalanced_rate,
     unbalanced_time,
 )
-from thalweg.theorems.stages import Ray, convergence_time
-from thalweg.theorems.white_setting import balance_claim, setting_claims
+from thalweg.theorems.one_output.stages import Ray, convergence_time
+from thalweg.theorems.settings.one_output import balance_claim, setting_claims
 
 NETWORK = tw.LinearNetwork([4, 4, 4, 1])
 TARGET = np.array([1.0, 0.0, 0.0, 0.0])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.theorems import Verdict
-from thalweg.theorems.perturbation import DisturbedChain, DisturbedProducts
+from thalweg.certificates import Verdict
+from thalweg.theorems.residual_starts.perturbed_products import DisturbedChain, DisturbedProducts
 
 
 def random_chain(seed, depth, size, spread, share, adverse):

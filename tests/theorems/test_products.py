@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import thalweg as tw
+from thalweg.certificates import Case, Question, Verdict
 from thalweg.dynamics.exact import aligned_modes
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.end_to_end import EndToEndFlow
-from thalweg.theorems.products import (
+from thalweg.theorems.balance.end_to_end import EndToEndFlow
+from thalweg.theorems.balance.products import (
     Approach,
     Chain,
     LayerNorms,

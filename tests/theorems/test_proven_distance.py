@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg import initialisation
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.proven_distance import ProvenDistance
+from thalweg.certificates import Case, Question, Verdict
+from thalweg.theorems.discretisation.proven_distance import ProvenDistance
 
 NETWORK = tw.LinearNetwork([3, 3, 3, 1])
 TARGET = np.eye(3)[0]

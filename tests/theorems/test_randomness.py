@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg._checks import InputError
+from thalweg.certificates import Case, Question, RandomStart, Verdict
 from thalweg.dynamics.exact import one_output
-from thalweg.theorems import Case, Question, RandomStart, Verdict
-from thalweg.theorems.randomness import (
+from thalweg.theorems.probability.gaussian_starts import (
     BalancedStartConverges,
     event_probability,
     least_features,
     least_ratio,
     success_bound,
 )
-from thalweg.theorems.sampling import Proportion
+from thalweg.theorems.probability.sampling import Proportion
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -12,18 +12,15 @@ from scipy.stats import chi2
 
 import thalweg as tw
 from thalweg import initialisation
+from thalweg.certificates import Case, Magnitude, Question, RandomStart, Verdict
 from thalweg.curvature import posterior_sharpness_bound, reduced_sharpness
-from thalweg.theorems import Case, Magnitude, Question, RandomStart, Verdict
-from thalweg.theorems.least_squares import Point, Setting
-from thalweg.theorems.residual_chance import (
-    RandomResidualLimitIsFlat,
-    RandomResidualStartConverges,
-    RandomResidualStartConvergesForManyOutputs,
-    ratio_bound,
-    residual_constants,
-    shrinking,
+from thalweg.theorems.residual_starts.flow import (
+    GradientsAreBounded,
+    ResidualStartConverges,
+    conditioning,
+    residual_view,
 )
-from thalweg.theorems.residual_products import (
+from thalweg.theorems.residual_starts.products import (
     ResidualProducts,
     ResidualProductsByTerms,
     best_deviation,
@@ -32,12 +29,15 @@ from thalweg.theorems.residual_products import (
     product_bounds,
     well_conditioned,
 )
-from thalweg.theorems.residual_start import (
-    GradientsAreBounded,
-    ResidualStartConverges,
-    conditioning,
-    residual_view,
+from thalweg.theorems.residual_starts.random_starts import (
+    RandomResidualLimitIsFlat,
+    RandomResidualStartConverges,
+    RandomResidualStartConvergesForManyOutputs,
+    ratio_bound,
+    residual_constants,
+    shrinking,
 )
+from thalweg.theorems.settings.deep_regression import Point, Setting
 
 
 def near_its_start(random, s, width, depth, *, excess, length=1.0, scale=1.0, outputs=1):

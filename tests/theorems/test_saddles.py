@@ -12,10 +12,15 @@ import oracles
 import strategies
 import thalweg as tw
 from thalweg.adversarial import rescaled_saddle
+from thalweg.certificates import Verdict
 from thalweg.curvature import region_form, smallest_eigenvalue
 from thalweg.network import Convolution, Dense, SharedNetwork
-from thalweg.theorems import Verdict
-from thalweg.theorems.saddles import RescaledSaddle, SharpSaddle, WantedCurvature, rescaled_form
+from thalweg.theorems.landscape.saddles import (
+    RescaledSaddle,
+    SharpSaddle,
+    WantedCurvature,
+    rescaled_form,
+)
 
 few = settings(max_examples=max(5, settings.default.max_examples // 3))
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import thalweg as tw
-from thalweg.theorems import Verdict
-from thalweg.theorems.approximation import Approximation, largest_imbalance
-from thalweg.theorems.convergence import Guarantee
-from thalweg.theorems.single_step import SingleStep, Step
+from thalweg.certificates import Verdict
+from thalweg.theorems.convergence.linear_rate import Guarantee
+from thalweg.theorems.convergence.single_step import SingleStep, Step
+from thalweg.theorems.settings.matrix_approximation import Approximation, largest_imbalance
 
 SAFE = 1 - 1e-9  # a learning rate at the bound itself is within rounding of it
 STEPS = [(2, 2), (2, 3, 2), (3, 2, 1, 1), (2, 3, 2, 4), (1, 2, 2, 2, 3)]

@@ -14,14 +14,18 @@ import oracles
 import thalweg as tw
 from thalweg import initialisation
 from thalweg._checks import InputError
+from thalweg.certificates import Case, Question, Verdict
 from thalweg.curvature import balanced_sharpness
 from thalweg.dynamics.escape import escape
 from thalweg.measurement import imbalance
-from thalweg.theorems import Case, Question, Verdict
-from thalweg.theorems.flat_minima import FlattestMinimiser, SharpnessOfMinimisers
-from thalweg.theorems.least_squares import Setting, error_so_far
-from thalweg.theorems.small_setting import start_size, starts_below_zero_network, starts_small
-from thalweg.theorems.small_start import (
+from thalweg.theorems.settings.deep_regression import Setting, error_so_far
+from thalweg.theorems.settings.small_starts import (
+    start_size,
+    starts_below_zero_network,
+    starts_small,
+)
+from thalweg.theorems.sharpness.minimisers import FlattestMinimiser, SharpnessOfMinimisers
+from thalweg.theorems.small_starts.flow import (
     BalanceIsConserved,
     EventuallyLojasiewicz,
     LayersAlign,
@@ -30,7 +34,7 @@ from thalweg.theorems.small_start import (
     late_rate,
     progress_of,
 )
-from thalweg.theorems.small_start_limit import (
+from thalweg.theorems.small_starts.limit import (
     LayersGrowAlike,
     SmallStartConverges,
     SmallStartLimitIsFlat,

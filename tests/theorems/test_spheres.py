@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 from scipy.stats import chi, uniform
 
-from thalweg.theorems import Verdict
-from thalweg.theorems.sampling import Proportion
-from thalweg.theorems.spheres import (
+from thalweg.certificates import Verdict
+from thalweg.theorems.probability.sampling import Proportion
+from thalweg.theorems.probability.spheres import (
     Cap,
     CapArea,
     GaussianNorm,

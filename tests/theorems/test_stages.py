@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thalweg.certificates import Verdict
 from thalweg.dynamics.end_to_end import norm_and_cosine_field
-from thalweg.theorems import Verdict
-from thalweg.theorems.stages import (
+from thalweg.theorems.one_output.stages import (
     Alignment,
     Approach,
     LeastNorm,

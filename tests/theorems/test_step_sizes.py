@@ -12,10 +12,10 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 import thalweg as tw
-from thalweg.theorems import Case, Magnitude, Question, Verdict
-from thalweg.theorems import step_sizes as module
-from thalweg.theorems.convergence import LinearRate, guarantee_of
-from thalweg.theorems.step_sizes import (
+from thalweg.certificates import Case, Magnitude, Question, Verdict
+from thalweg.theorems.convergence import step_sizes as module
+from thalweg.theorems.convergence.linear_rate import LinearRate, guarantee_of
+from thalweg.theorems.convergence.step_sizes import (
     FewerIterations,
     LargerSteps,
     Measured,

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 
 from thalweg._checks import InputError
 from thalweg.adversarial import WorstCase
-from thalweg.theorems import Verdict
-from thalweg.theorems.worst_case import Horizon, RaysPart, StepsMustShrink, ThirdCoordinateGrows
+from thalweg.certificates import Verdict
+from thalweg.theorems.discretisation.worst_case import (
+    Horizon,
+    RaysPart,
+    StepsMustShrink,
+    ThirdCoordinateGrows,
+)
 
 START = (0.75, float(0.8 * np.exp(-12) - 1), 2.5)
 OBJECTIVES = [(1.0, 1e6, 0.5), (2.0, 1e8, 0.1), (1.0, 1e10, 0.9)]

@@ -45,12 +45,12 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Say which published guarantees hold for this training, by what margin, promising what."""
-    from thalweg import experiment, theorems
+    from thalweg import certificates, experiment, theorems
 
     settings = read_experiment(file, changes)
     case = experiment.case(settings, learning_rate, target_loss, folder_of(file))
     with working("simulating" if simulated else "checking"):
-        case = theorems.simulate(case) if simulated else case
+        case = certificates.simulate(case) if simulated else case
         found = theorems.certify_case(case)
     if as_json:
         print(found.to_json())
@@ -69,8 +69,8 @@ def list_theorems(
     as_json: AsJson = False,
 ) -> None:
     """List every statement that the package knows: what it says, where it is, how loose it was."""
+    from thalweg.certificates.certificate import plain_table
     from thalweg.theorems import catalogue
-    from thalweg.theorems.certificate import plain_table
 
     rows = catalogue.rows(paper)
     if as_json:

@@ -18,6 +18,8 @@ from jaxtyping import Bool, Float
 
 from thalweg._checks import InputError
 from thalweg._typing import AnyWeights, Weights
+from thalweg.certificates import Case
+from thalweg.certificates.certificate import Question
 from thalweg.critical.search import Criterion, budget_steps
 from thalweg.curvature.minimisers import (
     balanced_sharpness,
@@ -28,11 +30,9 @@ from thalweg.curvature.minimisers import (
 from thalweg.curvature.path import spectrum_along
 from thalweg.dynamics import descend, nothing
 from thalweg.objective import AbstractObjective, Objective
-from thalweg.theorems import Case
-from thalweg.theorems.certificate import Question
-from thalweg.theorems.convergence import LinearRate
-from thalweg.theorems.one_output import DescentConverges
-from thalweg.theorems.step_sizes import LargerSteps, StabilityLimit
+from thalweg.theorems.convergence.linear_rate import LinearRate
+from thalweg.theorems.convergence.step_sizes import LargerSteps, StabilityLimit
+from thalweg.theorems.one_output.convergence import DescentConverges
 
 STABILITY_LIMITS = ("2 / S_min", "2 / sharper bound", "2 / least sharpness")
 """The predictions above which no minimiser is linearly stable."""

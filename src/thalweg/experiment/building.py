@@ -14,6 +14,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
+from thalweg.certificates import Case, RandomStart
 from thalweg.experiment.settings import (
     ConditionedData,
     CsvData,
@@ -35,7 +36,6 @@ from thalweg.problem import (
     Regression,
     TargetMatrix,
 )
-from thalweg.theorems import Case, RandomStart
 
 DEPTH = 10
 

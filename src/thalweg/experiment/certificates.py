@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from thalweg.theorems import Certificate, Guarantees, Question
-from thalweg.theorems.magnitude import readable
-from thalweg.theorems.measured import Measured
+from thalweg.certificates import Certificate, Guarantees, Question
+from thalweg.certificates.magnitude import readable
+from thalweg.certificates.measured import Measured
 
 Plain = dict[str, Any]
 

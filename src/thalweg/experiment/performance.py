@@ -22,6 +22,8 @@ from thalweg._checks import InputError
 from thalweg._threads import one_blas_thread
 from thalweg._typing import Weights
 from thalweg._version import __version__
+from thalweg.certificates import Question
+from thalweg.certificates.measured import measure
 from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
 from thalweg.experiment import building
@@ -44,8 +46,7 @@ from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 from thalweg.quantities.registry import registered
 from thalweg.storage.keeper import Arrays, Keeper
-from thalweg.theorems import Question, certify_case
-from thalweg.theorems.measured import measure
+from thalweg.theorems import certify_case
 from thalweg.tubes import tube
 
 Progress = Callable[[str, float], None]

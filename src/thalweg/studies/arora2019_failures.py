@@ -18,7 +18,7 @@ from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least
-from thalweg.theorems.failure import Unbalanced, printed_factor, printed_growth_claims
+from thalweg.theorems.convergence.failure import Unbalanced, printed_factor, printed_growth_claims
 
 _EIGENVALUES = (1.5, -0.5)
 _FLOOR = 0.125  # half the square of the negative one

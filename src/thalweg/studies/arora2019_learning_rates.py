@@ -10,6 +10,7 @@ import xarray as xr
 from typing_extensions import override
 
 from thalweg import initialisation
+from thalweg.certificates.case import Case
 from thalweg.dynamics import descend
 from thalweg.figures import PALETTE, STYLE
 from thalweg.network import LinearNetwork
@@ -17,10 +18,9 @@ from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
-from thalweg.theorems.approximation import start_of
-from thalweg.theorems.case import Case
-from thalweg.theorems.convergence import guarantee_of
-from thalweg.theorems.step_sizes import Measured, stability_limit
+from thalweg.theorems.convergence.linear_rate import guarantee_of
+from thalweg.theorems.convergence.step_sizes import Measured, stability_limit
+from thalweg.theorems.settings.matrix_approximation import start_of
 
 _TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
 _SKEW = np.array([[0.1, 0.2, 0.0], [-0.1, 0.0, 0.1], [0.0, 0.1, -0.1]])

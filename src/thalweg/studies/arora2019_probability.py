@@ -20,8 +20,8 @@ from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least, yes
-from thalweg.theorems.joint import joint_probability, scalar_chain_limit
-from thalweg.theorems.randomness import event_probability, success_bound
+from thalweg.theorems.probability.gaussian_starts import event_probability, success_bound
+from thalweg.theorems.probability.joint import joint_probability, scalar_chain_limit
 
 _LAYERS = (2, 3)
 _RATE, _STEPS, _REDUCTION = 0.1, 500, 1e-6

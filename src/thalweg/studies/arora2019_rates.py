@@ -19,8 +19,8 @@ from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, largest, least
-from thalweg.theorems.approximation import largest_imbalance
-from thalweg.theorems.convergence import Guarantee
+from thalweg.theorems.convergence.linear_rate import Guarantee
+from thalweg.theorems.settings.matrix_approximation import largest_imbalance
 
 _TARGET = np.diag([1.0, 0.95])
 _LEAST = 0.95  # its smallest singular value

@@ -15,13 +15,13 @@ import matplotlib.pyplot as plt
 import xarray as xr
 
 from thalweg._checks import InputError
+from thalweg.certificates.certificate import Verdict
 from thalweg.storage import FORMAT, holds, open_results, provenance, write_results
 from thalweg.storage.contents import RESULTS, attributes
 from thalweg.storage.files import only_writer, remove_at_once, write_text, writing_to
 from thalweg.studies.begun import Note, forget_note
 from thalweg.studies.parts import Parts, forget_parts, key_of
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
-from thalweg.theorems.certificate import Verdict
 
 
 def label_of(study: type[AbstractStudy], size: Size, variants: Sequence[str]) -> str:

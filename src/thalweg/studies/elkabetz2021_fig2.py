@@ -14,12 +14,12 @@ from typing_extensions import override
 
 from thalweg._bisection import bisected
 from thalweg.adversarial import WorstCase
+from thalweg.certificates.certificate import Verdict
 from thalweg.figures.style import PALETTE, STYLE
 from thalweg.studies.elkabetz2021_potentials import hill, ridge
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size, yes
-from thalweg.theorems.certificate import Verdict
-from thalweg.theorems.worst_case import Horizon, RaysPart, StepsMustShrink
+from thalweg.theorems.discretisation.worst_case import Horizon, RaysPart, StepsMustShrink
 
 _CASES = ((1.0, 1e6, 0.5), (2.0, 1e8, 0.1), (1.0, 1e10, 0.9))  # a, b, tolerance
 _START = (0.7, 0.75 * exp(-12) - 1, 3.0)

@@ -18,8 +18,8 @@ import equinox as eqx
 import xarray as xr
 
 from thalweg._checks import InputError
+from thalweg.certificates.certificate import Verdict
 from thalweg.studies.parts import Parts
-from thalweg.theorems.certificate import Verdict
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is."""

@@ -9,12 +9,13 @@ import numpy as np
 import xarray as xr
 from typing_extensions import override
 
+from thalweg.certificates import Case, Question
 from thalweg.dynamics import flow
 from thalweg.figures import PALETTE, STYLE
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
 from thalweg.studies.thalweg_common import aligned_example, farthest, largest_rate
-from thalweg.theorems import Case, Question, registry
+from thalweg.theorems import registry
 from thalweg.tubes import certified_step
 
 _TIME = 6.0

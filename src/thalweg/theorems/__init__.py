@@ -1,26 +1,26 @@
-"""Statements that can be checked: every theorem is a class, every check leaves a certificate.
+"""Statements that can be checked, one class each, in packages by subject.
 
-The modules go by subject, because theorems outlive their papers; `papers` lists them by paper, and
-`registry` finds them by id: `registry["arora2019:thm1"]`.
+* `landscape`: how the loss curves: bounds on the smallest Hessian eigenvalue, saddles
+* `sharpness`: how flat the minimisers of a deep linear regression can be
+* `balance`: nearly balanced layers, their products, and what moves a product
+* `convergence`: descent on a deep linear network at a linear rate, and where it fails
+* `one_output`: networks with one output on white inputs, stage by stage
+* `small_starts`: deep linear regression from near zero: the flow and its limit
+* `residual_starts`: deep linear regression from near the identity, fixed or random
+* `discretisation`: descent as a numerical solution of its flow: how far they are apart
+* `probability`: Gaussian products and starts, and how likely they are good ones
+* `settings`: what the theorems of a subject assume, and what a case is in their terms
+
+Theorems go by subject, because they outlive their papers; `papers` lists them by paper, and
+`registry` finds them by id: `registry["arora2019:thm1"]`. What a claim and a certificate are says
+`thalweg.certificates`.
 """
 
 from typing import Any
 
-from thalweg.theorems.case import Case as Case
-from thalweg.theorems.case import RandomStart as RandomStart
-from thalweg.theorems.certificate import AbstractTheorem as AbstractTheorem
-from thalweg.theorems.certificate import Answer as Answer
-from thalweg.theorems.certificate import Certificate as Certificate
-from thalweg.theorems.certificate import Claim as Claim
-from thalweg.theorems.certificate import Question as Question
-from thalweg.theorems.certificate import Verdict as Verdict
-from thalweg.theorems.guarantees import Guarantees as Guarantees
-from thalweg.theorems.guarantees import certify as certify
-from thalweg.theorems.guarantees import certify_case as certify_case
-from thalweg.theorems.magnitude import Magnitude as Magnitude
-from thalweg.theorems.measured import simulate as simulate
+from thalweg.theorems.certifying import certify as certify
+from thalweg.theorems.certifying import certify_case as certify_case
 from thalweg.theorems.papers import STATEMENTS as STATEMENTS
-from thalweg.theorems.statement import Statement as Statement
 
 registry: dict[str, Any] = {statement.id: statement.code for statement in STATEMENTS}
-"""What each statement became: a theorem class, a function, or a start."""
+"""What each statement became: a theorem class, a function, or an initialisation."""

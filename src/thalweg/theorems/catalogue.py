@@ -5,8 +5,8 @@ from importlib.resources import files
 from typing import Any
 
 from thalweg._checks import InputError
+from thalweg.certificates.statement import Statement
 from thalweg.theorems.papers import STATEMENTS
-from thalweg.theorems.statement import Statement
 
 KINDS = ("holds", "tight", "fails", "value")
 """What a test shows of a statement: that it holds, is tight, can fail, or has the right value."""

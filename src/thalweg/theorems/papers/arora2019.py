@@ -4,39 +4,49 @@
     deep linear neural networks", ICLR 2019, arXiv:1810.02281.
 """
 
+from thalweg.certificates.statement import Statement
 from thalweg.data import whiten
 from thalweg.dynamics import descend
 from thalweg.initialisation import balanced_from
 from thalweg.measurement import deficiency_margin
 from thalweg.problem import TargetMatrix
-from thalweg.theorems.approximation import largest_imbalance
-from thalweg.theorems.chains import (
-    ImbalanceOfTwoLayers,
-    NormOfProduct,
-    RotationInvariance,
-    SmallBall,
-)
-from thalweg.theorems.convergence import Guarantee, Invariants, LinearRate, StepDescent
-from thalweg.theorems.end_to_end import EndToEndFlow
-from thalweg.theorems.failure import Divergence, DoublyExponentialGrowth, EqualLayers, Stalling
-from thalweg.theorems.joint import joint_probability
-from thalweg.theorems.margins import IdentityStart, SmallStart
-from thalweg.theorems.products import (
+from thalweg.theorems.balance.end_to_end import EndToEndFlow
+from thalweg.theorems.balance.products import (
     LayerNorms,
     MarginBoundsRank,
     PowersOfProducts,
     RotatedDiagonals,
     SingularValuesMoveLittle,
 )
-from thalweg.theorems.randomness import (
+from thalweg.theorems.convergence.failure import (
+    Divergence,
+    DoublyExponentialGrowth,
+    EqualLayers,
+    Stalling,
+)
+from thalweg.theorems.convergence.linear_rate import Guarantee, Invariants, LinearRate, StepDescent
+from thalweg.theorems.convergence.margins import IdentityStart, SmallStart
+from thalweg.theorems.convergence.single_step import SingleStep
+from thalweg.theorems.convergence.step_sizes import FewerIterations, LargerSteps, StabilityLimit
+from thalweg.theorems.probability.gaussian_products import (
+    ImbalanceOfTwoLayers,
+    NormOfProduct,
+    RotationInvariance,
+    SmallBall,
+)
+from thalweg.theorems.probability.gaussian_starts import (
     BalancedStartConverges,
     BalanceOfGaussianStart,
     MarginOfGaussianStart,
 )
-from thalweg.theorems.single_step import SingleStep
-from thalweg.theorems.spheres import CapArea, GaussianNormTails, MarginOnSphere, RadialMargin
-from thalweg.theorems.statement import Statement
-from thalweg.theorems.step_sizes import FewerIterations, LargerSteps, StabilityLimit
+from thalweg.theorems.probability.joint import joint_probability
+from thalweg.theorems.probability.spheres import (
+    CapArea,
+    GaussianNormTails,
+    MarginOnSphere,
+    RadialMargin,
+)
+from thalweg.theorems.settings.matrix_approximation import largest_imbalance
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement(

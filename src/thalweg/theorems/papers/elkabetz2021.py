@@ -5,6 +5,7 @@
 """
 
 from thalweg.adversarial import WorstCase
+from thalweg.certificates.statement import Statement
 from thalweg.curvature import (
     activation_pattern,
     hessian_norm_bounds,
@@ -15,20 +16,33 @@ from thalweg.curvature import (
 from thalweg.dynamics.exact import one_output_weights
 from thalweg.initialisation import balanced, nearest_balanced
 from thalweg.measurement import unbalancedness
-from thalweg.theorems.discretisation import ErrorGrowth, SmoothFlowIsGlobal
-from thalweg.theorems.flow_landscape import BalancedChain, FlowCurvature, FlowRegionCurvature
-from thalweg.theorems.following import FlowExists, FollowsFlow, GlobalCurvature
-from thalweg.theorems.landscape import LinearCurvature, RegionCurvature, ShallowCurvature
-from thalweg.theorems.neighbours import BalancedNeighbourhood, EndToEndDynamics, NearbyProduct
-from thalweg.theorems.one_output import (
+from thalweg.theorems.balance.neighbourhood import (
+    BalancedNeighbourhood,
+    EndToEndDynamics,
+    NearbyProduct,
+)
+from thalweg.theorems.discretisation.error_growth import ErrorGrowth, SmoothFlowIsGlobal
+from thalweg.theorems.discretisation.following import FlowExists, FollowsFlow, GlobalCurvature
+from thalweg.theorems.discretisation.proven_distance import ProvenDistance
+from thalweg.theorems.discretisation.worst_case import (
+    RaysPart,
+    StepsMustShrink,
+    ThirdCoordinateGrows,
+)
+from thalweg.theorems.landscape.along_flows import BalancedChain, FlowCurvature, FlowRegionCurvature
+from thalweg.theorems.landscape.saddles import RescaledSaddle, SharpSaddle
+from thalweg.theorems.landscape.smallest_eigenvalue import (
+    LinearCurvature,
+    RegionCurvature,
+    ShallowCurvature,
+)
+from thalweg.theorems.one_output.convergence import (
     DescentConverges,
     FlowConverges,
     RandomStartConverges,
     UnbalancedDescentConverges,
 )
-from thalweg.theorems.proven_distance import ProvenDistance
-from thalweg.theorems.saddles import RescaledSaddle, SharpSaddle
-from thalweg.theorems.stages import (
+from thalweg.theorems.one_output.stages import (
     Alignment,
     Approach,
     LeastNorm,
@@ -37,9 +51,7 @@ from thalweg.theorems.stages import (
     Reparametrisation,
     TimeOfStages,
 )
-from thalweg.theorems.statement import Statement
-from thalweg.theorems.white_setting import WhiteLoss
-from thalweg.theorems.worst_case import RaysPart, StepsMustShrink, ThirdCoordinateGrows
+from thalweg.theorems.settings.one_output import WhiteLoss
 from thalweg.tubes import tube
 
 STATEMENTS: tuple[Statement, ...] = (

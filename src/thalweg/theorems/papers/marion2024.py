@@ -5,30 +5,54 @@
 """
 
 from thalweg import curvature, initialisation
+from thalweg.certificates.statement import Statement
 from thalweg.curvature.products import products_without_two
 from thalweg.dynamics import flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import Regression
-from thalweg.theorems import (
-    flat_minima,
-    least_squares,
-    residual_chance,
-    residual_products,
-    residual_start,
-    small_setting,
-    small_start,
-    small_start_limit,
-)
-from thalweg.theorems.decay import ExponentialDecay, QuadraticRisk
-from thalweg.theorems.inequalities import (
+from thalweg.theorems.convergence.decay import ExponentialDecay, QuadraticRisk
+from thalweg.theorems.probability.inequalities import (
     ChiSquaredTail,
     GaussianForms,
     PowersNearOne,
     SumOfManyChances,
 )
-from thalweg.theorems.perturbation import DisturbedProducts
-from thalweg.theorems.statement import Statement
+from thalweg.theorems.residual_starts.flow import (
+    GradientsAreBounded,
+    ResidualStartConverges,
+    residual_view,
+)
+from thalweg.theorems.residual_starts.perturbed_products import DisturbedProducts
+from thalweg.theorems.residual_starts.products import ResidualProducts, ResidualProductsByTerms
+from thalweg.theorems.residual_starts.random_starts import (
+    RandomResidualLimitIsFlat,
+    RandomResidualStartConverges,
+    RandomResidualStartConvergesForManyOutputs,
+)
+from thalweg.theorems.settings.deep_regression import unique_solution
+from thalweg.theorems.settings.small_starts import (
+    start_size,
+    starts_below_zero_network,
+    starts_small,
+)
+from thalweg.theorems.sharpness.minimisers import (
+    FlattestMinimiser,
+    SharpnessIsUnbounded,
+    SharpnessOfMinimisers,
+    largest_settling_rate,
+)
+from thalweg.theorems.small_starts.flow import (
+    BalanceIsConserved,
+    EventuallyLojasiewicz,
+    LayersAlign,
+)
+from thalweg.theorems.small_starts.limit import (
+    LayersGrowAlike,
+    SmallStartConverges,
+    SmallStartLimitIsFlat,
+    SmallStartLimitSharpness,
+)
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement(
@@ -44,7 +68,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:eq1",
         "Descent cannot settle at minimisers that are sharper than 2 / learning rate.",
-        flat_minima.largest_settling_rate,
+        largest_settling_rate,
         "descent fails within 1% above the rate at which the flattest minimiser becomes unstable",
     ),
     Statement(
@@ -81,7 +105,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:eq8",
         "The layers of a residual network, written as the start and a move of the order 1 / depth.",
-        residual_start.residual_view,
+        residual_view,
     ),
     Statement(
         "marion2024:def-sharpness",
@@ -104,39 +128,39 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:asm-A1",
         "The samples span all directions, so that the best linear predictor is unique.",
-        least_squares.unique_solution,
+        unique_solution,
     ),
     Statement(
         "marion2024:asm-A2",
         "The start is no worse than the zero network and not stationary.",
-        small_setting.starts_below_zero_network,
+        starts_below_zero_network,
     ),
     Statement(
         "marion2024:asm-A3",
         "The solution has norm 1 at least and the start is small compared with 1 / depth.",
-        small_setting.starts_small,
+        starts_small,
     ),
     Statement(
         "marion2024:def-eps",
         "The size of a start: its norms and imbalances, squared.",
-        small_setting.start_size,
+        start_size,
     ),
     Statement(
         "marion2024:thm1",
         "The sharpness of every minimiser grows in proportion to the depth.",
-        flat_minima.SharpnessOfMinimisers,
+        SharpnessOfMinimisers,
         "attained on white data by balanced chains of rank one",
     ),
     Statement(
         "marion2024:thm2",
         "Two lower bounds on the sharpness of a minimiser, by depth and by the norms of layers.",
-        flat_minima.SharpnessOfMinimisers,
+        SharpnessOfMinimisers,
         "attained on white data; false as printed if the readout is shorter than 1",
     ),
     Statement(
         "marion2024:ex-rescale",
         "Minimisers can be as sharp as one likes: multiply a layer and divide the next.",
-        flat_minima.SharpnessIsUnbounded,
+        SharpnessIsUnbounded,
         "the paper's bound grows like the factor, the sharpness and our bound like its square",
     ),
     Statement(
@@ -148,94 +172,94 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "marion2024:d-min-sharpness",
         "The sharpness of the flattest minimiser, exactly.",
-        flat_minima.FlattestMinimiser,
+        FlattestMinimiser,
         "attained",
         ours=True,
     ),
     Statement(
         "marion2024:lem1",
         "The imbalance of consecutive layers is constant along the flow.",
-        small_start.BalanceIsConserved,
+        BalanceIsConserved,
         "an identity; for descent too, with its exact drift",
     ),
     Statement(
         "marion2024:lem2",
         "Layers that start small stay near an aligned chain of rank one.",
-        small_start.LayersAlign,
+        LayersAlign,
         "8 to 11 times at depth 3; the sharper second bound is attained at time 0",
     ),
     Statement(
         "marion2024:thm3",
         "From any positive time on the excess loss decays exponentially.",
-        small_start.EventuallyLojasiewicz,
+        EventuallyLojasiewicz,
         "attained at depth 1 on white data; the rate is 5e9 times too small at depth 3",
     ),
     Statement(
         "marion2024:cor1",
         "At late times the norms of all layers are about the L-th root of the solution's.",
-        small_start_limit.LayersGrowAlike,
+        LayersGrowAlike,
         "1.26 at depth 3, 1.04 at depth 10",
     ),
     Statement(
         "marion2024:cor2",
         "The flow from a small start converges to a minimiser.",
-        small_start_limit.SmallStartConverges,
+        SmallStartConverges,
         "attained at depth 1 on white data",
     ),
     Statement(
         "marion2024:cor3",
         "The minimiser that the flow finds from a small start is flat up to the condition number.",
-        small_start_limit.SmallStartLimitIsFlat,
+        SmallStartLimitIsFlat,
         "attained at depth 1; 6.6 at depth 3 and 7.7 at depth 10",
     ),
     Statement(
         "marion2024:d-S0",
         "The sharpness that the flow from a small start ends with, up to a few per cent.",
-        small_start_limit.SmallStartLimitSharpness,
+        SmallStartLimitSharpness,
         "true to 1.4e-6 at depth 3 and 2e-8 at depth 10, where 7% and 8% are allowed",
         ours=True,
     ),
     Statement(
         "marion2024:lem3",
         "The products of random layers near the identity have bounded singular values.",
-        residual_products.ResidualProducts,
+        ResidualProducts,
         "the largest singular value is bounded by 11 times the typical one at s = 0.1",
     ),
     Statement(
         "marion2024:lem3-failure",
         "The probability that they have not, in full.",
-        residual_products.ResidualProductsByTerms,
+        ResidualProductsByTerms,
         "at least e^2 below the simplified bound",
     ),
     Statement(
         "marion2024:eq-gradbounds",
         "The gradient of each layer is bounded from both sides by the excess loss.",
-        residual_start.GradientsAreBounded,
+        GradientsAreBounded,
         "attained at the identity on white data",
     ),
     Statement(
         "marion2024:thm4",
         "The flow from a random residual start with a small loss converges, very probably.",
-        residual_chance.RandomResidualStartConverges,
+        RandomResidualStartConverges,
         "the deterministic form allows for a loss 7e6 times as large at s = 0.01",
     ),
     Statement(
         "marion2024:thm4-det",
         "The flow from well-conditioned square layers with a small loss converges nearby.",
-        residual_start.ResidualStartConverges,
+        ResidualStartConverges,
         "from the identity the move is 420 times less than allowed, the rate 16 times the promised",
         ours=True,
     ),
     Statement(
         "marion2024:cor4",
         "The minimiser that the flow finds from a random residual start is flat up to a constant.",
-        residual_chance.RandomResidualLimitIsFlat,
+        RandomResidualLimitIsFlat,
         "7e3 times at s = 0.01; the a-posteriori form is attained at the identity",
     ),
     Statement(
         "marion2024:thm5",
         "The flow converges likewise with as many outputs as inputs.",
-        residual_chance.RandomResidualStartConvergesForManyOutputs,
+        RandomResidualStartConvergesForManyOutputs,
         "the move is 2e4 times less than allowed at s = 0.01",
     ),
     Statement(

@@ -1,0 +1,1 @@
+"""Nearly balanced layers: their products, and what moves a product."""

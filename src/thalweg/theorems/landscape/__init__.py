@@ -1,0 +1,1 @@
+"""How the loss curves: bounds on the smallest Hessian eigenvalue, and sharp saddles."""

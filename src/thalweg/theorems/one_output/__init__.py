@@ -1,0 +1,1 @@
+"""Networks with one output on white inputs, stage by stage."""

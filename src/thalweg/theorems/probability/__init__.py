@@ -1,0 +1,1 @@
+"""Gaussian products and starts, and how likely they are good ones."""

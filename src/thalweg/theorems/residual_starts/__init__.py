@@ -1,0 +1,1 @@
+"""Deep linear regression from near the identity, fixed or random."""

@@ -1,0 +1,226 @@
+"""What statements about deep linear regression share: the data in numbers, and minima reached.
+
+For a linear network of depth L whose readout has norm r, on least squares with input moment Sigma
+(extreme eigenvalues mu <= M) and solution w, marion2024 writes the risk R without a factor. An
+objective f = scale * R has the same curve of gradient flow, on which time runs `scale` times as
+fast: sharpness, rates and excess losses are `scale` times the paper's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from thalweg._checks import InputError
+from thalweg._typing import Scalar, Weights
+from thalweg.certificates.case import Case
+from thalweg.certificates.certificate import Claim, requirement
+from thalweg.curvature import reduced_sharpness
+from thalweg.curvature.products import partial_products, readout_norm, spectral_norm
+from thalweg.dynamics import Descent, Flow
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.problem import AbstractLeastSquares
+
+RANK_TOLERANCE = 1e-12
+"""Eigenvalues of the input moment below this part of the largest count as zero."""
+
+
+_COARSEST = 1e-2  # a resolution above this part of the sharpness tells nothing
+_TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A linear network on least squares, with the numbers that bounds are made of."""
+
+    network: LinearNetwork
+    problem: AbstractLeastSquares
+    scale: float
+    smallest: float
+    largest: float
+    readout: float
+    size: float
+
+    @classmethod
+    def of(cls, objective: Objective) -> "Setting":
+        """The setting of an objective that has passed `linear_regression`."""
+        network, problem = objective.network, objective.problem
+        assert isinstance(network, LinearNetwork)
+        assert isinstance(problem, AbstractLeastSquares)
+        return cls(
+            network,
+            problem,
+            scale=float(problem.scale),
+            smallest=max(float(problem.spectrum[0]), 0.0),
+            largest=float(problem.spectrum[-1]),
+            readout=float(readout_norm(network)),
+            size=float(jnp.linalg.norm(problem.minimiser)),
+        )
+
+    @property
+    def depth(self) -> int:
+        """How many layers are trained."""
+        return self.network.depth
+
+    @property
+    def condition(self) -> float:
+        """The largest eigenvalue of the input moment over the smallest that is not zero."""
+        values = np.asarray(self.problem.spectrum)
+        return self.largest / float(values[values > RANK_TOLERANCE * self.largest][0])
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A point of weight space, for statements that need neither a start nor a motion."""
+
+    objective: Objective
+    weights: Weights
+
+    def __post_init__(self):
+        self.objective.network.check(self.weights)
+
+
+class Minimum(NamedTuple):
+    """A minimiser that was given or reached, its sharpness, how well that is known, and where."""
+
+    weights: Weights
+    sharpness: float
+    resolution: float
+    where: str = ""
+
+
+def linear_network(objective: Objective) -> tuple[Claim, ...]:
+    """That the network is linear and nothing but the problem's loss is descended."""
+    return (
+        requirement("the network is linear", isinstance(objective.network, LinearNetwork)),
+        requirement("there is no weight decay", float(objective.weight_decay) == 0),
+    )
+
+
+def linear_regression(objective: Objective) -> tuple[Claim, ...]:
+    """That a linear network is trained on the squared error."""
+    squared = isinstance(objective.problem, AbstractLeastSquares)
+    return (*linear_network(objective), requirement("the loss is the squared error", squared))
+
+
+def scalar_regression(objective: Objective) -> tuple[Claim, ...]:
+    """That a linear network with one output is trained on the squared error."""
+    one_output = requirement("the network has one output", objective.problem.shape[0] == 1)
+    return (*linear_regression(objective), one_output)
+
+
+def unique_solution(objective: Objective) -> tuple[Claim, ...]:
+    """That the input moment is invertible, so that one linear predictor is the best (A1)."""
+    spectrum = np.asarray(Setting.of(objective).problem.spectrum)
+    part = max(RANK_TOLERANCE, spectrum.size * float(np.finfo(spectrum.dtype).eps))
+    return (
+        requirement("the samples are not all zero", bool(spectrum[-1] > 0)),
+        Claim(
+            f"{part:.0e} lambda_max(Sigma) <= lambda_min(Sigma)", part * spectrum[-1], spectrum[0]
+        ),
+    )
+
+
+def met(claims: Sequence[Claim]) -> bool:
+    """Whether these assumptions hold, so that further ones make sense."""
+    return all(claim.holds_clearly for claim in claims)
+
+
+def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
+    """The sharpness at a minimiser of a scalar regression; None where there is none.
+
+    Weights are taken for a minimiser if what is left of the gradient changes the sharpness by a
+    millionth at most, and the loss is as near to its least. Then the product of the layers is right
+    to about the condition number times that part, and every bound on the sharpness is a power of
+    the product that is at most 2 per layer, hence the resolution; where that is above a hundredth
+    there is nothing to compare.
+    """
+    setting = Setting.of(objective)
+    problem, product = setting.problem, setting.network.end_to_end(weights)
+    left = float(problem.excess(product)) / max(float(problem.excess(0 * product)), _TINY)
+    for tolerance in (1e-12, 1e-9, 1e-6):
+        part = 4 * setting.depth * setting.condition * tolerance
+        if left > tolerance or part > _COARSEST:
+            continue
+        try:
+            sharpness = float(reduced_sharpness(objective, weights, tolerance=tolerance))
+        except InputError:
+            continue
+        return Minimum(weights, sharpness, part * sharpness) if sharpness > 0 else None
+    return None
+
+
+def minima_of(case: Case) -> tuple[Minimum, ...]:
+    """The start and the ends of the motions, as far as they are minimisers."""
+    points = {", at the start": case.weights}
+    for name, motion in (("flow", case.flow), ("run", case.run)):
+        if motion is not None and motion.times.ndim == 1:
+            points[f", at the end of the {name}"] = motion.final
+    found = {where: minimum_at(case.objective, point) for where, point in points.items()}
+    return tuple(each._replace(where=where) for where, each in found.items() if each is not None)
+
+
+def seen_along(motion: Descent | Flow, function: Callable[..., Any], *known: Any) -> Any:
+    """`function(objective, weights, *known)` at each recorded time, as NumPy arrays.
+
+    As `measurement.along`, but a function of a module is compiled once for all motions alike.
+    """
+    points = tuple(jnp.asarray(array) for array in motion.weights)
+    found = _everywhere(function, motion.objective, points, known)
+    return jax.tree.map(np.asarray, found)
+
+
+@eqx.filter_jit
+def _everywhere(
+    function: Callable[..., Any], objective: Objective, points: Weights, known: tuple[Any, ...]
+) -> Any:
+    return jax.lax.map(lambda weights: function(objective, weights, *known), points)
+
+
+def error_so_far(flow: Flow) -> np.ndarray:
+    """The largest estimate up to each time, and no less than the tolerance of a step.
+
+    One of them may be small by accident, and at the first records many are: there the flow and its
+    companion have taken few steps, which agree to rounding more closely than either is right.
+    """
+    flat = [np.reshape(array, (flow.times.size, -1)) for array in flow.weights]
+    size = np.linalg.norm(np.concatenate(flat, axis=1), axis=1)
+    least = np.where(flow.times > 0, flow.atol + flow.rtol * size, 0.0)
+    return np.maximum.accumulate(np.maximum(flow.error, least))
+
+
+class Loss(NamedTuple):
+    """The loss above its minimum at each recorded time, with what its error follows from.
+
+    `slope` is the norm of the gradient; the product of the layers moves by at most the root of
+    `sensitivity` times a move of the weights.
+    """
+
+    excess: np.ndarray
+    slope: np.ndarray
+    sensitivity: np.ndarray
+
+    def error(self, setting: Setting, distance: np.ndarray) -> np.ndarray:
+        """Of the excess, where the weights are off by this distance; to second order, doubled."""
+        curvature = setting.scale * setting.largest * self.sensitivity
+        return 2 * self.slope * distance + 2 * curvature * distance**2
+
+
+def loss_at(objective: Objective, weights: Weights) -> tuple[Scalar, Scalar, Scalar]:
+    """The fields of `Loss` at one point."""
+    network, problem = objective.network, objective.problem
+    assert isinstance(network, LinearNetwork)
+    assert isinstance(problem, AbstractLeastSquares)
+    pairs = zip(*partial_products(network, weights), strict=True)
+    squares = [(spectral_norm(after) * spectral_norm(before)) ** 2 for after, before in pairs]
+    gradient = objective.gradient(weights)
+    return (
+        problem.excess(network.end_to_end(weights)),
+        jnp.sqrt(sum(jnp.sum(array**2) for array in gradient)),
+        jnp.sum(jnp.stack(squares)),
+    )

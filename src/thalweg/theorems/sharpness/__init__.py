@@ -1,0 +1,1 @@
+"""How flat the minimisers of a deep linear regression can be."""

@@ -1,0 +1,1 @@
+"""Deep linear regression from near zero: the flow and its limit."""

@@ -1,0 +1,339 @@
+"""The flow of a deep linear regression from a small start: it aligns, grows and converges.
+
+For weights W_1, ..., W_L with one row in the last and no readout, top singular triples
+(sigma_k, u_k, v_k), and imbalances D_k = W_{k+1}^T W_{k+1} - W_k W_k^T, the size eps of the start
+and the assumptions (A1) to (A3) are those of `small_setting`. Statements about late times hold
+along the curve of the flow, whose clock does not matter: a flow that was recorded from any later
+point of the curve on (by `dynamics.escape`, say) is as good. marion2024 has the scale 1; see
+`least_squares`.
+"""
+
+from math import log
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jaxtyping import Bool
+from typing_extensions import override
+
+from thalweg._typing import Scalar, Weights
+from thalweg.certificates.case import Case
+from thalweg.certificates.certificate import (
+    AbstractTheorem,
+    Answer,
+    Claim,
+    Question,
+    identity,
+    rounding,
+)
+from thalweg.certificates.magnitude import Magnitude
+from thalweg.curvature.products import partial_products, spectral_norm
+from thalweg.dynamics import Descent, Flow
+from thalweg.measurement import (
+    alignment,
+    distance_from_rank_one,
+    imbalance,
+    layer_norms,
+)
+from thalweg.network import LinearNetwork
+from thalweg.objective import Objective
+from thalweg.theorems.settings.deep_regression import (
+    Loss,
+    Setting,
+    error_so_far,
+    linear_network,
+    loss_at,
+    met,
+    seen_along,
+)
+from thalweg.theorems.settings.small_starts import start_size, unique_below_zero
+
+_DIVERGED = 1e50  # a loss above this is on its way to infinity
+
+
+class BalanceIsConserved(AbstractTheorem[Case]):
+    """Gradient flow keeps the imbalance of consecutive layers constant; descent nearly does.
+
+        flow:     D_k(t) = D_k(0)
+        descent:  D_k after a step = D_k before + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)
+
+    for any loss of the network's output, with the gradient G_k of layer k. The second is ours: the
+    terms of the first order in eta cancel because G_k = W_{k+1}^T (...) W_{k-1}^T.
+    """
+
+    reference: ClassVar[str] = "marion2024:lem1"
+
+    @override
+    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
+        return linear_network(case.objective)
+
+    @override
+    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
+        claims = []
+        if case.flow is not None and case.flow.times.ndim == 1:
+            claims.append(_constant_imbalance(case.flow, case.weights))
+        if case.run is not None and case.run.weights and case.run.times.ndim == 1:
+            calm = np.abs(case.run.loss) < _DIVERGED
+            consecutive = (np.diff(case.run.steps) == 1) & calm[1:] & calm[:-1]
+            claims += [_drift_per_step(case.run, consecutive)] if consecutive.any() else []
+        return tuple(claims)
+
+
+def _constant_imbalance(flow: Flow, start: Weights) -> Claim:
+    drift = seen_along(flow, _largest_drift, imbalance(start))
+    return identity("D_k(t) = D_k(0), along the flow", drift, _inaccuracy(flow))
+
+
+def _largest_drift(objective: Objective, weights: Weights, first: tuple) -> Scalar:
+    pairs = zip(imbalance(weights), first, strict=True)
+    drifts = [jnp.max(jnp.abs(now - then)) for now, then in pairs]
+    return jnp.max(jnp.stack([jnp.zeros(()), *drifts]))
+
+
+def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Claim:
+    eta = float(run.learning_rate)
+    imbalances, drifts, sizes = seen_along(run, _imbalances)
+    found = np.zeros(consecutive.sum())
+    for before, drift in zip(imbalances, drifts, strict=True):
+        changes = before[1:][consecutive] - before[:-1][consecutive]
+        error = np.abs(changes - eta**2 * drift[:-1][consecutive])
+        found = np.maximum(found, np.max(error, axis=(1, 2), initial=0.0))
+    size = np.maximum(sizes[:-1], sizes[1:])[consecutive]
+    statement = "D_k after a step = D_k + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)"
+    width = max(max(shape) for shape in run.objective.network.shapes)
+    return identity(statement, found, rounding(size**2, units=64.0 * width))
+
+
+def _imbalances(objective: Objective, weights: Weights) -> tuple[tuple, tuple, Scalar]:
+    """Of the weights and of the gradient, and the largest norm of a layer."""
+    gradient = objective.gradient(weights)
+    return imbalance(weights), imbalance(gradient), jnp.max(layer_norms(weights))
+
+
+class LayersAlign(AbstractTheorem[Case]):
+    """Along the flow the layers stay near an aligned chain of matrices of rank one.
+
+    If the last layer has one row, then at all times
+
+        |W_k|_F^2 - |W_k|_2^2 <= eps
+        |sigma_k^2 - sigma_j^2| <= eps
+        (1 - <v_{k+1}, u_k>^2) sigma_{k+1}^2 <= eps,
+
+    for any loss. The proof gives less: e = max_k |W_k(0)|_F^2 + sum_k |D_k(0)|_2 in the first, the
+    sum alone in the second, and 2 e + max_k |W_k(0)|_2^2 in the third, which are looked at too.
+    """
+
+    reference: ClassVar[str] = "marion2024:lem2"
+
+    @override
+    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
+        claims = linear_network(case.objective)
+        rows = case.objective.network.shapes[-1][0]
+        return (*claims, Claim("rows of the last layer <= 1", rows, 1)) if met(claims) else claims
+
+    @override
+    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
+        if case.flow is None or case.flow.times.ndim != 1:
+            return ()
+        eps = float(start_size(case.weights))
+        imbalances = sum(float(spectral_norm(matrix)) for matrix in imbalance(case.weights))
+        inner = float(jnp.max(layer_norms(case.weights))) ** 2 + imbalances
+        largest = max(float(spectral_norm(jnp.asarray(layer))) for layer in case.weights)
+        rank, spread, angle = seen_along(case.flow, _distances_from_chain)
+        # The lemma holds of any point whose imbalances are nearly those of the start.
+        slack = 4 * len(case.weights) * _inaccuracy(case.flow)
+        return (
+            Claim("max_k |W_k|_F^2 - |W_k|_2^2 <= eps", rank, eps, slack),
+            Claim("max_{j,k} |sigma_k^2 - sigma_j^2| <= eps", spread, eps, slack),
+            Claim("max_k (1 - <v_{k+1}, u_k>^2) sigma_{k+1}^2 <= eps", angle, eps, slack),
+            Claim("max_k |W_k|_F^2 - |W_k|_2^2 <= e", rank, inner, slack),
+            Claim("max_{j,k} |sigma_k^2 - sigma_j^2| <= sum_k |D_k(0)|", spread, imbalances, slack),
+            Claim(
+                "max_k (1 - <v_{k+1}, u_k>^2) sigma_{k+1}^2 <= 2 e + max_k |W_k(0)|_2^2",
+                angle,
+                2 * inner + largest**2,
+                slack,
+            ),
+        )
+
+
+def _distances_from_chain(objective: Objective, weights: Weights) -> tuple[Scalar, Scalar, Scalar]:
+    """The three left sides of `LayersAlign`."""
+    squares = _singular_values(weights) ** 2
+    angles = (1 - alignment(weights)) * squares[1:]
+    return (
+        jnp.max(distance_from_rank_one(weights)),
+        jnp.max(squares) - jnp.min(squares),
+        jnp.max(angles, initial=0.0),
+    )
+
+
+class Progress(NamedTuple):
+    """What statements about late times look at, at each recorded time of a flow."""
+
+    times: np.ndarray
+    error: np.ndarray
+    excess: np.ndarray
+    slope: np.ndarray
+    sensitivity: np.ndarray
+    gradients: np.ndarray
+    product: np.ndarray
+    singular: np.ndarray
+    rest: np.ndarray
+
+    @property
+    def loss(self) -> Loss:
+        """The parts that the error of the excess follows from."""
+        return Loss(self.excess, self.slope, self.sensitivity)
+
+
+def progress_of(flow: Flow) -> Progress:
+    """Loss, gradient norms per layer, |w_prod|, sigma_k and |W_L ... W_2| at each time."""
+    return Progress(flow.times, error_so_far(flow), *seen_along(flow, _progress))
+
+
+def _progress(objective: Objective, weights: Weights) -> tuple[jax.Array, ...]:
+    network = objective.network
+    assert isinstance(network, LinearNetwork)
+    after, _ = partial_products(network, weights)
+    return (
+        *loss_at(objective, weights),
+        layer_norms(objective.gradient(weights)),
+        jnp.linalg.norm(network.end_to_end(weights)),
+        _singular_values(weights),
+        jnp.linalg.norm(after[0]),
+    )
+
+
+def _singular_values(weights: Weights) -> jax.Array:
+    """The largest of each layer."""
+    return jnp.stack([spectral_norm(jnp.asarray(layer)) for layer in weights])
+
+
+class GrowthRate(NamedTuple):
+    """From a time on: the rate, and the lower bounds on |W_L ... W_2| and on |w_prod|."""
+
+    rate: Magnitude
+    rest: Magnitude
+    product: Magnitude
+
+
+def growth_rate(setting: Setting, eps: float, gain: float) -> GrowthRate:
+    """The best constant that the proof of marion2024:thm3 has, from R(0) - R at some time.
+
+    Its min((C - c)^{L-1}, B / C), with c = sqrt(2 eps) L, is greatest where both are equal.
+    """
+    bound = Magnitude.of(max(gain, 0.0)) / (4 * setting.largest * setting.size)
+    bound = min(bound, Magnitude.of(setting.size))
+    least, deeper = (2 * eps) ** 0.5 * setting.depth, setting.depth - 1
+    if deeper == 0 or bound == 0:  # with one layer there is nothing after the first
+        rest = Magnitude.of(1.0) if deeper == 0 else bound
+        return GrowthRate(_rate(setting, rest), rest, bound)
+
+    def mismatch(logarithm: float) -> float:
+        return deeper * logarithm + float(np.logaddexp(logarithm, log(least))) - bound.log
+
+    low = min((bound.log - log(2)) / setting.depth, (bound.log - log(2 * least)) / deeper)
+    high = bound.log / setting.depth
+    found = scipy.optimize.root_scalar(mismatch, bracket=(low - 1e-9, high + 1e-9), xtol=1e-13).root
+    rest = Magnitude.exp(float(found)) ** deeper
+    return GrowthRate(_rate(setting, rest), rest, bound)
+
+
+def _rate(setting: Setting, rest: Magnitude) -> Magnitude:
+    return rest**2 * (4 * setting.smallest * setting.scale)
+
+
+class EventuallyLojasiewicz(AbstractTheorem[Case]):
+    """From any positive time on, the squared gradient is at least a rate times the excess loss.
+
+    For t >= t_0 > 0, any C > c = sqrt(2 eps) L, and R(0) the risk of the zero network,
+
+        sum_k |grad_k|^2 >= rate * excess,    rate = 4 scale mu min((C - c)^{L-1}, B / C)^2,
+        B = min((R(0) - R(W(t_0))) / (4 M |w|), |w|),
+
+    so that the excess falls like exp(-rate t). The paper states that there is a rate, for t_0 = 1;
+    the constant is that of its proof, with the best C. On the way: |w_prod| >= B, and
+    |W_L ... W_2| >= (sigma_1 - c)^{L-1} where sigma_1 > c. The rate is astronomically small.
+    """
+
+    reference: ClassVar[str] = "marion2024:thm3"
+
+    after: float = 1.0
+
+    @override
+    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
+        return unique_below_zero(case)
+
+    @override
+    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
+        late = late_progress(case, self.after)
+        if late is None:
+            return ()
+        progress, constants = late, late_rate(case, self.after)
+        setting, eps = Setting.of(case.objective), float(start_size(case.weights))
+        moving = progress.excess > 0
+        ratio = np.min(progress.slope[moving] ** 2 / progress.excess[moving], initial=np.inf)
+        margin = progress.singular[:, 0] - (2 * eps) ** 0.5 * setting.depth
+        large = margin > 0
+        lower, rest = margin[large] ** (setting.depth - 1), progress.rest[large]
+        claims = (
+            Claim("rate <= min |grad|^2 / excess", constants.rate, ratio),
+            Claim("B <= min |w_prod|", constants.product, np.min(progress.product)),
+        )
+        if not large.any():
+            return claims
+        statement = "(sigma_1 - c)^{L-1} <= |W_L ... W_2|"
+        return (*claims, Claim(statement, lower, rest, rounding(rest)))
+
+    @override
+    def answers(self, case: Case, /) -> tuple[Answer, ...]:
+        return rate_answer(case, self.after)
+
+
+def late_progress(case: Case, after: float) -> Progress | None:
+    """What the flow recorded from the first time on that is not before `after`."""
+    first = _first_record(case, after)
+    if first is None or case.flow is None:
+        return None
+    return Progress(*(part[first:] for part in progress_of(case.flow)))
+
+
+def late_rate(case: Case, after: float) -> GrowthRate:
+    """The rate from the first recorded time on that is not before `after`, which must exist."""
+    first, setting = _first_record(case, after), Setting.of(case.objective)
+    assert first is not None
+    assert case.flow is not None
+    weights = tuple(jnp.asarray(array[first]) for array in case.flow.weights)
+    gain = float(_gain(setting, setting.network.end_to_end(weights)[0]))
+    return growth_rate(setting, float(start_size(case.weights)), gain)
+
+
+def rate_answer(case: Case, after: float) -> tuple[Answer, ...]:
+    """The rate as an answer, where a flow is given that goes beyond `after`."""
+    if _first_record(case, after) is None:
+        return ()
+    rate = late_rate(case, after).rate
+    return (Answer(Question.RATE, rate, f"on the given flow after time {after:g}"),)
+
+
+def _first_record(case: Case, after: float) -> int | None:
+    flow = case.flow
+    if flow is None or flow.times.ndim != 1 or not np.any(flow.times >= after):
+        return None
+    return int(np.argmax(flow.times >= after))
+
+
+def _gain(setting: Setting, product: jax.Array) -> Scalar:
+    """R(0) - R, without cancellation where the product is small; for the scale 1."""
+    image = setting.problem.image(product[None])
+    return jnp.sum(image * (2 * setting.problem.fitted.T - image))
+
+
+def _inaccuracy(flow: Flow) -> np.ndarray:
+    """How much of an imbalance, or of a squared singular value, may be the error of the flow."""
+    squares = np.max([np.sum(array**2, axis=(1, 2)) for array in flow.weights], axis=0)
+    error = error_so_far(flow)
+    return 4 * np.sqrt(squares) * error + 2 * error**2 + rounding(squares)
