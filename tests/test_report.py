@@ -172,7 +172,7 @@ def test_theory_is_next_to_what_was_measured(results):
     assert found["applying"] > 0
     questions = {each["question"]: each for each in found["answers"]}
     values = [
-        float(row["value"]) for row in questions["sharpness of the minimiser, at least"]["rows"]
+        float(row["bound"]) for row in questions["sharpness of the minimiser, at least"]["rows"]
     ]
     assert values == sorted(values, reverse=True)
 

@@ -15,8 +15,11 @@ from thalweg.certificates import (
     Magnitude,
     Question,
     Verdict,
+    identity,
+    requirement,
+    rounding,
 )
-from thalweg.certificates.certificate import identity, requirement, rounding, sorted_by_strength
+from thalweg.certificates.answers import sorted_by_strength
 from thalweg.certificates.claim import split_label
 from thalweg.theorems.probability.sampling import Proportion
 

@@ -11,8 +11,7 @@ import pytest
 
 import thalweg as tw
 from thalweg import experiment
-from thalweg.certificates import Answer, Case, Question, RandomStart, Verdict, simulate
-from thalweg.certificates.certificate import Place
+from thalweg.certificates import Answer, Case, Place, Question, RandomStart, Verdict, simulate
 from thalweg.certificates.guarantees import theorems_about_cases
 from thalweg.certificates.measured import measure
 from thalweg.network import Convolution, Dense, SharedNetwork

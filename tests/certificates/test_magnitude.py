@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg import InputError
-from thalweg.certificates.magnitude import Magnitude, readable
+from thalweg.certificates import Magnitude
+from thalweg.certificates.magnitude import readable
 
 positive = st.floats(1e-100, 1e100)
 

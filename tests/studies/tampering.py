@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from thalweg import studies
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.storage import open_results
 from thalweg.studies import AbstractStudy, Size, conduct
 

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from thalweg import data, initialisation
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.network import max_pooling_network, strided_network
 from thalweg.objective import Objective
 from thalweg.problem import Classification

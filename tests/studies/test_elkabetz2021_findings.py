@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.studies import AbstractStudy, Size
 from thalweg.studies.elkabetz2021_curvature import Curvature
 from thalweg.studies.elkabetz2021_fig1 import _REFERENCE as PLOTS_1

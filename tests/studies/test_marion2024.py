@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from thalweg import sharpness
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.measurement import distance_to_minimiser
 from thalweg.studies import conducting, marion2024_sweep, marion2024_traces
 from thalweg.studies.conducting import conduct

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from thalweg import InputError, cli, studies
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.storage import files
 from thalweg.studies import AbstractStudy, Finding, Size, Variant, conduct, publish
 from thalweg.studies.parts import Parts

@@ -20,9 +20,9 @@ from thalweg.theorems.convergence.linear_rate import (
     Invariants,
     LinearRate,
     StepDescent,
-    guarantee_of,
 )
 from thalweg.theorems.convergence.step_sizes import FewerIterations, LargerSteps, StabilityLimit
+from thalweg.theorems.settings.matrix_approximation import white_training
 
 SAFE = 1 - 1e-9  # a learning rate at the bound itself is within rounding of it
 
@@ -66,7 +66,7 @@ def test_instances_run_to_their_certified_end(name):
     case, depth = instance(name), len(INSTANCES[name][2])
     start = float(case.objective(case.weights))
     case = replace(case, target_loss=start / 100)
-    guarantee, promised = guarantee_of(case), LinearRate().check(case)
+    guarantee, promised = Guarantee.of(white_training(case).known.start), LinearRate().check(case)
     # Twelve digits printed; the stretched starts are known to the bisection's rounding.
     np.testing.assert_allclose([guarantee.margin, guarantee.norm], [c, norm], rtol=1e-11)
     np.testing.assert_allclose(float(guarantee.learning_rate), largest, rtol=3e-11)
@@ -100,7 +100,7 @@ def test_instances_run_to_their_certified_end(name):
 def test_the_target_is_reached_when_published(name, first):
     """The first step below l(0) / 100: the certified count is two to six and a half times that."""
     case = instance(name)
-    rate = float(guarantee_of(case).learning_rate)
+    rate = float(Guarantee.of(white_training(case).known.start).learning_rate)
     run = long_descent(case.objective, case.weights, rate, np.array([0, first - 1, first]))
     assert run.loss[1] > run.loss[0] / 100 >= run.loss[2]
     assert 2 <= TABLE[name][3] / first <= 6.5
@@ -174,7 +174,7 @@ def certified(draw):
 def test_certified_runs_keep_their_promises(start, fraction):
     """At every step of a short run; the imbalance moves the product, and so c, a little."""
     case = case_of(*start)
-    rate = fraction * float(guarantee_of(case).learning_rate)
+    rate = fraction * float(Guarantee.of(white_training(case).known.start).learning_rate)
     run = tw.descend(case.objective, case.weights, learning_rate=rate, steps=60)
     for theorem in (LinearRate(), StepDescent(), Invariants()):
         certificate = theorem.check(Case.of(run, float(run.loss[0]) / 2))
@@ -189,9 +189,9 @@ def test_each_assumption_can_be_missed():
     """The learning rate by 1 per cent, the imbalance by 1 per cent, the margin by moving away."""
     widths, target, layers = INSTANCES["I5"]
     good = case_of(widths, target, layers)
-    eta = float(guarantee_of(good).learning_rate)
+    eta = float(Guarantee.of(white_training(good).known.start).learning_rate)
     fast = replace(good, learning_rate=1.01 * eta)
-    delta = float(guarantee_of(good).imbalance)
+    delta = float(Guarantee.of(white_training(good).known.start).imbalance)
     stretched = nearly_balanced(layers, [layers[0], -layers[1]], 1.01 * delta)
     far = balanced(target + np.eye(2, 3), widths)
     cases = {
@@ -213,14 +213,16 @@ def test_each_assumption_can_be_missed():
 
 def test_at_the_largest_rate_itself_the_verdict_is_open():
     case = instance("I3")
-    at = replace(case, learning_rate=float(guarantee_of(case).learning_rate))
+    at = replace(
+        case, learning_rate=float(Guarantee.of(white_training(case).known.start).learning_rate)
+    )
     assert LinearRate().check(at).verdict is Verdict.UNDECIDED
 
 
 def test_a_run_that_breaks_its_promise_is_caught():
     """A run that stops after four fifths of its way: both conclusions must notice."""
     case = instance("I6")
-    rate = SAFE * float(guarantee_of(case).learning_rate)
+    rate = SAFE * float(Guarantee.of(white_training(case).known.start).learning_rate)
     run = tw.descend(
         case.objective, case.weights, learning_rate=rate, steps=75160, record_every=999
     )
@@ -233,7 +235,7 @@ def test_a_run_that_breaks_its_promise_is_caught():
 
 def test_a_run_of_another_start_is_refused():
     case = instance("I6")
-    rate = SAFE * float(guarantee_of(case).learning_rate)
+    rate = SAFE * float(Guarantee.of(white_training(case).known.start).learning_rate)
     run = tw.descend(case.objective, case.weights, learning_rate=rate, steps=3)
     other = replace(
         case, weights=(np.array([[0.9, 0.0], [0.0, 0.9]]),), run=run, learning_rate=rate

@@ -14,14 +14,11 @@ from thalweg.certificates import Magnitude, Verdict
 from thalweg.theorems.discretisation.error_growth import (
     Comparison,
     ErrorGrowth,
-    Followed,
-    FollowsInTube,
-    FollowsWhereSmooth,
     SmoothFlow,
     SmoothFlowIsGlobal,
-    SmoothTube,
-    Tube,
 )
+from thalweg.theorems.discretisation.following import FollowsFlow, FollowsWhereSmooth
+from thalweg.theorems.discretisation.tubes import Followed, SmoothTube, Tube
 
 # ------------------------------------------------------------------- the fundamental theorem
 
@@ -199,7 +196,7 @@ def test_descent_stays_in_the_tube(start, radius, time, offset):
     rate = float(tube.largest_rate)
     assume(1e-4 < rate < time)  # else the offset has outgrown the tube, or steps are too many
     errors = cosine_errors(start, time, 0.999 * rate, offset)
-    certificate = FollowsInTube().check(Followed(tube, 0.999 * rate, errors))
+    certificate = FollowsFlow().check(Followed(tube, 0.999 * rate, errors))
     assert certificate.verdict is Verdict.CONFIRMED, certificate
     assert tube.distance(0.999 * rate) <= radius
 
@@ -247,11 +244,11 @@ def test_descent_at_the_corrected_bound():
 def test_steps_above_the_bound_and_starts_outside_are_not_covered():
     tube = cosine_tube(0.3, 2.0, 0.1, intervals=500)
     rate = float(tube.largest_rate)
-    certificate = FollowsInTube().check(Followed(tube, 2 * rate, np.zeros(3)))
+    certificate = FollowsFlow().check(Followed(tube, 2 * rate, np.zeros(3)))
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.assumptions[-1].margin == pytest.approx(-np.log(2))  # by a factor of two
     far = replace(tube, start_distance=0.2)
-    certificate = FollowsInTube().check(Followed(far, 1e-9, np.zeros(3)))
+    certificate = FollowsFlow().check(Followed(far, 1e-9, np.zeros(3)))
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.assumptions[0].margin < 0
     assert far.largest_rate == Magnitude.of(0.0)

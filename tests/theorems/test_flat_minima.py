@@ -21,7 +21,7 @@ from thalweg.theorems.residual_starts.random_starts import (
     RandomResidualStartConverges,
     RandomResidualStartConvergesForManyOutputs,
 )
-from thalweg.theorems.settings.deep_regression import Point, unique_solution
+from thalweg.theorems.settings.deep_regression import Point, deep_regression, unique_solution
 from thalweg.theorems.sharpness.minimisers import (
     FlattestMinimiser,
     SharpnessIsUnbounded,
@@ -137,12 +137,12 @@ def test_the_three_numbers_at_depth_ten():
 @pytest.mark.statement("marion2024:asm-A1", "value")
 def test_samples_must_span_all_directions():
     objective = data_b(2)
-    (_, claim) = unique_solution(objective)
+    (_, claim) = unique_solution(deep_regression(objective).known).claims
     assert claim.worst()[1] == pytest.approx(0.12347884339119472, rel=1e-12)
     few = tw.Objective(tw.LinearNetwork([3, 1]), tw.Regression(np.eye(3)[:2], [1.0, 2.0]))
-    assert not unique_solution(few)[1].holds
+    assert not unique_solution(deep_regression(few).known).claims[1].holds
     none = tw.Objective(tw.LinearNetwork([3, 1]), tw.Regression(np.zeros((2, 3)), [1.0, 2.0]))
-    assert not unique_solution(none)[0].holds
+    assert not unique_solution(deep_regression(none).known).claims[0].holds
 
 
 @pytest.mark.parametrize("theorem", ABOUT_TRAINING)

@@ -1,6 +1,7 @@
 """Descent against flow on networks: promised step sizes and distances, and measured ones."""
 
 from dataclasses import replace
+from math import inf
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.certificates import Case, Question, Verdict
-from thalweg.theorems.discretisation.following import FlowExists, FollowsFlow, GlobalCurvature
+from thalweg.theorems.discretisation.following import (
+    FlowExists,
+    FollowsFlow,
+    FollowsWhereSmooth,
+    flowing_case,
+)
+from thalweg.theorems.settings.linear import linear_training
 
 STEPS = 20_000  # always as many records, so that nothing compiles twice
 
@@ -124,10 +131,10 @@ def test_the_distance_of_a_learning_rate_is_the_least_radius_that_allows_it(flow
     certificate = FollowsFlow().check(case)
     distance = answer(certificate, Question.DISTANCE)
     assert [each.question for each in certificate.answers] == [Question.DISTANCE]
-    theorem = FollowsFlow()
+    theorem, flowing = FollowsFlow(), flowing_case(linear_training(case).setting).setting
     # The radius is found to one per cent.
-    assert float(theorem.tube(case, 1.02 * distance).largest_rate) > 1e-4
-    assert float(theorem.tube(case, 0.98 * distance).largest_rate) < 1e-4
+    assert float(theorem.tube(flowing, 1.02 * distance).largest_rate) > 1e-4
+    assert float(theorem.tube(flowing, 0.98 * distance).largest_rate) < 1e-4
 
 
 @pytest.mark.statement("elkabetz2021:thm3", "fails")
@@ -156,7 +163,7 @@ def test_where_descent_against_flow_says_nothing(flow):
 @settings(max_examples=4)
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 3.0))
 def test_one_layer_follows_its_flow(seed, time):
-    check_promises(GlobalCurvature(), *one_layer(seed, decay=0.05), time)
+    check_promises(FollowsWhereSmooth(), *one_layer(seed, decay=0.05), time)
 
 
 @pytest.mark.statement("elkabetz2021:cor4", "tight")
@@ -165,27 +172,27 @@ def test_constants_of_one_layer():
     objective, weights = one_layer(decay=0.3)
     x = np.asarray(objective.problem.inputs)
     moment = np.linalg.eigvalsh(x.T @ x / 20)
-    tube = GlobalCurvature().tube(Case(objective, weights, time=1.0))
+    tube = FollowsWhereSmooth().tube(Case(objective, weights), 1.0, inf)
     expected = [moment[-1] + 0.3, -moment[0] - 0.3]
     np.testing.assert_allclose([tube.smoothness, tube.growth], expected, rtol=1e-12)
     network = tw.LinearNetwork([3, 2], readout=[1.0, -2.0])
     read = tw.Objective(network, objective.problem)
-    tube = GlobalCurvature().tube(Case(read, (np.ones((2, 3)),), time=1.0))
+    tube = FollowsWhereSmooth().tube(Case(read, (np.ones((2, 3)),)), 1.0, inf)
     assert tube.smoothness == pytest.approx(5 * moment[-1], rel=1e-12)
     assert tube.growth == pytest.approx(0.0, abs=1e-12)  # the readout has rank one
     problem = tw.Classification(x, np.arange(20) % 2, loss="logistic")
     logistic = tw.Objective(tw.LinearNetwork([3, 1]), problem)
-    tube = GlobalCurvature().tube(Case(logistic, (np.ones((1, 3)),), time=1.0))
+    tube = FollowsWhereSmooth().tube(Case(logistic, (np.ones((1, 3)),)), 1.0, inf)
     np.testing.assert_allclose([tube.smoothness, tube.growth], [moment[-1] / 4, 0], rtol=1e-12)
 
 
 @pytest.mark.statement("elkabetz2021:cor4", "fails")
 def test_deep_networks_have_no_global_constants_unless_told():
     case = Case(OBJECTIVE, START, time=6.0, radius=0.01)
-    certificate = GlobalCurvature().check(case)
+    certificate = FollowsWhereSmooth().check(case)
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.first_failure.statement == "the curvature is bounded on all of space"
-    told = GlobalCurvature(smoothness=3.0, curvature=-1.0).check(case)
+    told = FollowsWhereSmooth(smoothness=3.0, curvature=-1.0).check(case)
     assert told.verdict is Verdict.CONFIRMED
     excess = float(OBJECTIVE(START))
     expected = 0.01 / np.expm1(6.0) / (np.sqrt(2 * 27 * excess) + 9 * 0.01)
@@ -193,7 +200,7 @@ def test_deep_networks_have_no_global_constants_unless_told():
     exponential = tw.Objective(
         tw.LinearNetwork([1, 1]), tw.Classification([[1.0], [-1.0]], [0, 1], loss="exponential")
     )
-    certificate = GlobalCurvature().check(Case(exponential, (np.ones((1, 1)),), time=1.0))
+    certificate = FollowsWhereSmooth().check(Case(exponential, (np.ones((1, 1)),), time=1.0))
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     objective, weights = one_layer()
     for broken, reason in (
@@ -202,7 +209,7 @@ def test_deep_networks_have_no_global_constants_unless_told():
         (Case(objective, weights, 50.0, time=1.0), "some radius allows the learning rate"),
         (RELU, "the curvature is bounded on all of space"),
     ):
-        assert GlobalCurvature().check(broken).first_failure.statement == reason
+        assert FollowsWhereSmooth().check(broken).first_failure.statement == reason
 
 
 # --------------------------------------------------------------------------- existence of flows

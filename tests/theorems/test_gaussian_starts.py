@@ -165,7 +165,7 @@ def test_what_claim_3_does_not_cover_is_said_with_the_margin():
         none = MarginOfGaussianStart(margin=margin).check(gaussian_case([20, 5, 1], 5e-4))
         assert none.first_failure.statement == "0 < c"
     two = theorem.check(gaussian_case([20, 5, 2], 1e-4))
-    assert two.first_failure.statement == "there is one output"
+    assert two.first_failure.statement == "the network has one output"
 
 
 def test_claims_2_and_3_cannot_be_combined():

@@ -16,11 +16,11 @@ from thalweg.theorems.probability.inequalities import (
     ChiSquaredTail,
     GaussianDraws,
     GaussianForms,
-    ManyChances,
     PowerNearOne,
     PowersNearOne,
-    SumOfManyChances,
+    SmallProbabilities,
     Tail,
+    UnionBound,
 )
 
 
@@ -66,21 +66,21 @@ def test_powers_are_curved_further_away():
 @pytest.mark.statement("marion2024:lem5", "holds")
 @given(count=st.floats(1, 1e12), x=st.floats(1, 1e6))
 def test_many_chances_are_small_in_all(count, x):
-    certificate = SumOfManyChances().check(ManyChances(count, x))
+    certificate = UnionBound().check(SmallProbabilities(count, x))
     assert certificate.verdict is Verdict.CONFIRMED, certificate
 
 
 @pytest.mark.statement("marion2024:lem5", "tight")
 def test_four_chances_attain_the_sharper_bound():
     """L = 4 at x = 1: 4 exp(-2) is exp(-1) of what is printed."""
-    printed, sharper = SumOfManyChances().check(ManyChances(4.0, 1.0)).conclusions
+    printed, sharper = UnionBound().check(SmallProbabilities(4.0, 1.0)).conclusions
     np.testing.assert_allclose(sharper.looseness, 1, rtol=1e-14)
     np.testing.assert_allclose(printed.looseness, e, rtol=1e-14)
 
 
 @pytest.mark.statement("marion2024:lem5", "fails")
 def test_chances_must_be_small_to_begin_with():
-    certificate = SumOfManyChances().check(ManyChances(100.0, 0.1))
+    certificate = UnionBound().check(SmallProbabilities(100.0, 0.1))
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.first_failure.margin == pytest.approx(-0.9)
     assert 100 * exp(-10 * 0.1) > 4 * exp(-0.1)

@@ -358,7 +358,7 @@ def test_a_bound_at_all_weights_needs_two_layers_and_a_bounded_slope(deep):
         weights = tuple(jnp.ones(shape) for shape in network.shapes)
         certificate = ShallowCurvature().check(Case(tw.Objective(network, problem), weights))
         assert certificate.verdict is Verdict.NOT_APPLICABLE
-        word = "two layers" if deep else "bounded slope"
+        word = "two layers" if deep else "is bounded"
         assert word in certificate.first_failure.statement
         assert certificate.first_failure.margin == -1
 

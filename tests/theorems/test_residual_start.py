@@ -37,7 +37,7 @@ from thalweg.theorems.residual_starts.random_starts import (
     residual_constants,
     shrinking,
 )
-from thalweg.theorems.settings.deep_regression import Point, Setting
+from thalweg.theorems.settings.deep_regression import Point, deep_regression
 
 
 def near_its_start(random, s, width, depth, *, excess, length=1.0, scale=1.0, outputs=1):
@@ -57,7 +57,7 @@ def near_its_start(random, s, width, depth, *, excess, length=1.0, scale=1.0, ou
     def objective(target):
         return tw.Objective(network, tw.Regression(x, x @ target.T, scale=scale))
 
-    setting = Setting.of(objective(product))
+    setting = deep_regression(objective(product)).known
     wanted = excess(setting, conditioning(start)) if callable(excess) else excess
     moment = np.asarray(setting.problem.input_moment)
     move *= np.sqrt(wanted / (scale * np.sum((move @ moment) * move)))
@@ -404,7 +404,7 @@ def test_the_printed_ratio_depends_on_the_scale_of_the_readout():
     for length in (1.0, 0.2):
         random = np.random.default_rng(1)
         objective, start = near_its_start(random, 0.5, 5, 10, excess=0.0, length=length)
-        setting = Setting.of(objective)
+        setting = deep_regression(objective).known
         sharpness = float(reduced_sharpness(objective, start))
         assert sharpness <= float(posterior_sharpness_bound(objective, start))
         power = 2 - 2 / setting.depth
@@ -423,7 +423,7 @@ def test_the_printed_ratio_depends_on_the_scale_of_the_readout():
 def test_the_constant_of_the_ratio(s, constant):
     """For the width 4, with the power 2 that great depth tends to; two or three digits."""
     network = tw.LinearNetwork([4, 4], np.ones(4))
-    setting = Setting.of(tw.Objective(network, tw.TargetMatrix(np.ones(4))))
+    setting = deep_regression(tw.Objective(network, tw.TargetMatrix(np.ones(4)))).known
     if s == 0.01:
         assert float(shrinking(s, 4)) == pytest.approx(0.2276, abs=5e-5)
     at_great_depth = ratio_bound(setting, s) / shrinking(s, 4) ** 2  # depth 1 has the power 0

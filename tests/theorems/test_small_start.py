@@ -18,7 +18,7 @@ from thalweg.certificates import Case, Question, Verdict
 from thalweg.curvature import balanced_sharpness
 from thalweg.dynamics.escape import escape
 from thalweg.measurement import imbalance
-from thalweg.theorems.settings.deep_regression import Setting, error_so_far
+from thalweg.theorems.settings.deep_regression import deep_regression, error_so_far, in_training
 from thalweg.theorems.settings.small_starts import (
     start_size,
     starts_below_zero_network,
@@ -30,7 +30,7 @@ from thalweg.theorems.small_starts.flow import (
     EventuallyLojasiewicz,
     LayersAlign,
     growth_rate,
-    late_progress,
+    late_part,
     late_rate,
     progress_of,
 )
@@ -92,6 +92,11 @@ def depth_ten():
     return Case(objective, start, flow=way), Case(objective, start, flow=rest)
 
 
+def training(objective, weights):
+    """The case of these weights, with its regression."""
+    return in_training(Case(objective, weights), deep_regression(objective)).known
+
+
 def claims(certificate, *words):
     """The conclusions whose statement has all of these words."""
     return [
@@ -138,7 +143,7 @@ def test_ten_small_layers_confirm_every_statement():
     assert ratio.worst() == pytest.approx((3.73213, 28.80555), abs=5e-6)
     (upper,) = claims(SmallStartLimitSharpness().check(rest), "S <= upper")
     assert upper.worst()[0] == pytest.approx(19.109348, abs=5e-7)
-    singular = late_progress(rest, 1.0).singular[-1]
+    singular = late_part(rest.flow, 1.0).progress().singular[-1]
     np.testing.assert_allclose(singular, 1.041340, atol=5e-7)
 
 
@@ -176,11 +181,11 @@ def test_how_near_the_layers_stay_to_a_chain():
 def test_the_rate_after_time_one():
     """To the digits that are known; the rate is five billion times too small."""
     case = depth_three()
-    rate = late_rate(case, 1.0)
+    rate = late_rate(training(case.objective, case.weights), late_part(case.flow, 1.0))
     assert float(rate.rest) == pytest.approx(9.507e-11, rel=1e-4)
     assert float(rate.rate) == pytest.approx(4.4645e-21, rel=1e-4)
     assert float(rate.product) == pytest.approx(4.03e-12, rel=2e-3)
-    setting = Setting.of(case.objective)
+    setting = deep_regression(case.objective).known
     again = growth_rate(setting, 1e-4, 2.1517685127615e-11)
     assert float(again.rate) == pytest.approx(float(rate.rate), rel=1e-11)
     certificate = EventuallyLojasiewicz().check(case)
@@ -201,7 +206,7 @@ def test_the_norms_of_three_grown_layers():
     low, high = certificate.conclusions
     assert float(low.lesser) == pytest.approx(0.90844, abs=5e-6)
     assert float(high.greater) == pytest.approx(1.44207, abs=5e-6)
-    last = late_progress(case, 1.0).singular[-1]
+    last = late_part(case.flow, 1.0).progress().singular[-1]
     np.testing.assert_allclose(last, [1.14456918, 1.14457103, 1.14456672], atol=5e-9)
     assert 1.2 < low.looseness < 1.3
     assert 1.2 < high.looseness < 1.3
@@ -348,29 +353,29 @@ def test_one_layer_on_white_data_attains_the_rate_and_the_sharpness():
 @pytest.mark.statement("marion2024:asm-A2", "value")
 def test_the_start_must_not_be_worse_than_nothing():
     objective, start = data_b(3, 1e-4)
-    better, moving = starts_below_zero_network(objective, start)
+    better, moving = starts_below_zero_network(training(objective, start)).claims
     assert better.worst() == (0.0, 0.0)  # one zero layer: exactly as bad as the zero network
     assert moving.holds
     *others, _ = oracles.marion_weights([3, 4, 4, 1], 0.3, 0.2)
     pull = objective.network.end_to_end((*others, jnp.ones((1, 4))))[0]
     side = float(pull @ objective.problem.input_moment @ objective.problem.minimiser[0])
     towards, away = (jnp.full((1, 4), sign * np.sign(side) * 1e-3) for sign in (1, -1))
-    assert starts_below_zero_network(objective, (*others, towards))[0].holds
-    claim, _ = starts_below_zero_network(objective, (*others, away))
+    assert starts_below_zero_network(training(objective, (*others, towards))).claims[0].holds
+    claim, _ = starts_below_zero_network(training(objective, (*others, away))).claims
     assert claim.margin < 0
     risk = float(objective((*others, away))) - float(jnp.mean(objective.problem.targets**2))
     assert claim.margin == pytest.approx(-risk, rel=1e-9)
     zeros = tuple(jnp.zeros_like(layer) for layer in start)
-    assert not starts_below_zero_network(objective, zeros)[1].holds
+    assert not starts_below_zero_network(training(objective, zeros)).claims[1].holds
 
 
 @pytest.mark.statement("marion2024:asm-A3", "value")
 def test_the_start_must_be_small_and_the_solution_not():
     objective, start = data_b(3, 1e-4)
-    large, small = starts_small(objective, start)
+    large, small = starts_small(training(objective, start)).claims
     assert large.worst() == pytest.approx((1, 1.4994290130365124))
     assert small.worst() == pytest.approx((0.96, 1))
-    _, failing = starts_small(objective, tuple(1.1 * layer for layer in start))
+    _, failing = starts_small(training(objective, tuple(1.1 * layer for layer in start))).claims
     assert failing.margin == pytest.approx(-0.056)
 
 
@@ -410,7 +415,7 @@ def test_layers_need_not_align_towards_two_outputs():
     certificate = LayersAlign().check(case)
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.first_failure.margin == -1
-    rank, *_ = LayersAlign().conclusions(case)
+    rank, *_ = LayersAlign().conclusions(LayersAlign().narrowed(case).known)
     assert rank.fails
     assert rank.worst()[0] == pytest.approx(1, abs=1e-2)
 
@@ -419,7 +424,7 @@ def test_layers_need_not_align_towards_two_outputs():
 @given(st.integers(1, 40), st.floats(1.0, 10.0), st.floats(1e-6, 1.0))
 def test_the_spread_of_the_sharpness_closes_with_the_start(depth, size, fraction):
     """Below 13% wherever the assumptions hold, and of the order of L sqrt(eps)."""
-    setting = replace(Setting.of(data_b(2, 1e-4)[0]), size=size)
+    setting = replace(deep_regression(data_b(2, 1e-4)[0]).known, size=size)
     setting = replace(setting, network=tw.LinearNetwork([3] * depth + [1]))
     spread = sharpness_spread(setting, (fraction / (32 * depth)) ** 2)
     assert 1 - 0.13 * fraction <= spread.lower <= 1 <= spread.upper <= 1 + 0.13 * fraction

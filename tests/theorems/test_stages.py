@@ -16,12 +16,12 @@ from thalweg.theorems.one_output.stages import (
     LeastNorm,
     NormEnvelope,
     NormGrowth,
-    Ray,
     Reparametrisation,
     TimeOfStages,
     convergence_time,
     least_norm_bounds,
 )
+from thalweg.theorems.settings.ray import Ray
 
 LEMMAS = (
     Reparametrisation(),

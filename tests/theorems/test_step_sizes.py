@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 import thalweg as tw
 from thalweg.certificates import Case, Magnitude, Question, Verdict
 from thalweg.theorems.convergence import step_sizes as module
-from thalweg.theorems.convergence.linear_rate import LinearRate, guarantee_of
+from thalweg.theorems.convergence.linear_rate import Guarantee, LinearRate
 from thalweg.theorems.convergence.step_sizes import (
     FewerIterations,
     LargerSteps,
@@ -23,6 +23,7 @@ from thalweg.theorems.convergence.step_sizes import (
     error_integral,
     stability_limit,
 )
+from thalweg.theorems.settings.matrix_approximation import white_training
 
 TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
 SKEW = np.array([[0.1, 0.2, 0.0], [-0.1, 0.0, 0.1], [0.0, 0.1, -0.1]])
@@ -48,6 +49,16 @@ TABLE = {
     (4, "Q3"): (0.4615, 1.70e-7, 2.60e8, 0.492, 0.00114, 3.87e4),
     (4, "Q4"): (0.6152, 2.83e-8, 1.01e9, 0.418, 0.0312, 229),
 }
+
+
+def start_of(case):
+    """The start of a case, as an approximation of its target."""
+    return white_training(case).known.start
+
+
+def guarantee(case):
+    """What theorem 1 certifies from there."""
+    return Guarantee.of(start_of(case))
 
 
 def case_of(widths, target, layers, **known):
@@ -87,7 +98,7 @@ def test_the_table_of_learning_rates(depth, name, monkeypatch):
     case = problem(depth, name)
     certificate, measured = LinearRate().check(case), LargerSteps().check(case)
     assert measured.verdict is Verdict.CONFIRMED, str(measured)
-    np.testing.assert_allclose(guarantee_of(case).margin, c, atol=5e-5)
+    np.testing.assert_allclose(guarantee(case).margin, c, atol=5e-5)
     np.testing.assert_allclose(answer(certificate, Question.LEARNING_RATE), eta, rtol=3e-3)
     np.testing.assert_allclose(answer(certificate, Question.ITERATIONS), count, rtol=5e-3)
     # The empirical rate is from a grid of 2 per cent, the limit itself is not on it.
@@ -187,7 +198,7 @@ def test_less_rate_may_buy_a_larger_step():
     """Kappa = 1 on a square product: T counts with the lower rate."""
     case = problem(3, "Q2")
     full, less = LargerSteps().check(case), LargerSteps(kappa=1.0).check(case)
-    c = guarantee_of(case).margin
+    c = guarantee(case).margin
     np.testing.assert_allclose(answer(full, Question.RATE), 3 * c ** (4 / 3), rtol=1e-12)
     np.testing.assert_allclose(answer(less, Question.RATE), c ** (4 / 3), rtol=1e-12)
     assert answer(less, Question.LEARNING_RATE) != answer(full, Question.LEARNING_RATE)
@@ -195,7 +206,7 @@ def test_less_rate_may_buy_a_larger_step():
 
 def test_the_certified_rate_is_the_last_one():
     """The conditions hold just below it and fail just above."""
-    measured = Measured.of(module.start_of(problem(3, "Q3")))
+    measured = Measured.of(start_of(problem(3, "Q3")))
     rate = measured.largest_rate()
     assert measured.balance(rate * 0.999) >= measured.kappa / 2 > measured.balance(rate * 1.001)
     assert measured.bounds(Magnitude.of(10.0)) is None
@@ -218,7 +229,7 @@ def test_very_unbalanced_layers_overflow_to_no_certificate():
 def test_fewer_iterations_of_the_first_instance():
     """80837 <= 323356 <= 344998, to a hundredth of the loss."""
     case = case_of(*INSTANCES["I1"], target_loss=0.005 / 100)
-    rate = float(guarantee_of(case).learning_rate)
+    rate = float(guarantee(case).learning_rate)
     certificate = FewerIterations().check(case)
     assert certificate.verdict is Verdict.CONFIRMED, str(certificate)
     count = answer(certificate, Question.ITERATIONS)
@@ -233,7 +244,7 @@ def test_fewer_iterations_of_the_first_instance():
     certificate = FewerIterations().check(Case.of(run, case.target_loss))
     assert certificate.verdict is Verdict.CONFIRMED, str(certificate)
     assert len(certificate.conclusions) == 2
-    discrete = 1 + rate * guarantee_of(case).norm  # (1 + eta F^p)^p, p = 1 for two layers
+    discrete = 1 + rate * guarantee(case).norm  # (1 + eta F^p)^p, p = 1 for two layers
     np.testing.assert_allclose(
         certificate.conclusions[0].looseness, discrete * 344999 / 323356, rtol=1e-5
     )

@@ -1,23 +1,44 @@
 """What checking a theorem leaves behind: claims, verdicts and answers, about the user's case.
 
-* `magnitude`, `claim`: numbers of any size, and inequalities between them with signed margins
-* `certificate`, `statement`: a theorem, what checking it comes to, its entry in a catalogue
+* `magnitude`, `claim`, `answers`: numbers of any size, inequalities with signed margins, promises
+* `certificate`, `theorem`, `statement`: what checking comes to, of what, and its catalogue entry
 * `case`, `trajectories`, `points`: what is known of a training, and where it went
 * `measured`: what simulating a case gives, beside what theorems promise of it
 * `guarantees`: every theorem of a catalogue, tried on one case
+* `overview`, `text`: the same as plain rows, and as plain text
 
 The theorems themselves are in `thalweg.theorems`, which is built on this.
 """
 
-from thalweg.certificates.case import Case as Case
-from thalweg.certificates.case import RandomStart as RandomStart
-from thalweg.certificates.certificate import AbstractTheorem as AbstractTheorem
-from thalweg.certificates.certificate import Answer as Answer
-from thalweg.certificates.certificate import Certificate as Certificate
-from thalweg.certificates.certificate import Question as Question
-from thalweg.certificates.certificate import Verdict as Verdict
-from thalweg.certificates.claim import Claim as Claim
-from thalweg.certificates.guarantees import Guarantees as Guarantees
-from thalweg.certificates.magnitude import Magnitude as Magnitude
-from thalweg.certificates.measured import simulate as simulate
-from thalweg.certificates.statement import Statement as Statement
+from thalweg.certificates.answers import Answer, Place, Question
+from thalweg.certificates.case import Case, RandomStart
+from thalweg.certificates.certificate import Certificate, Verdict
+from thalweg.certificates.claim import Claim, identity, requirement, rounding
+from thalweg.certificates.guarantees import Guarantees
+from thalweg.certificates.magnitude import Magnitude, Number
+from thalweg.certificates.measured import simulate
+from thalweg.certificates.statement import Statement
+from thalweg.certificates.theorem import AbstractTheorem, AbstractTrainingTheorem, Narrowed, met
+
+__all__ = [
+    "AbstractTheorem",
+    "AbstractTrainingTheorem",
+    "Answer",
+    "Case",
+    "Certificate",
+    "Claim",
+    "Guarantees",
+    "Magnitude",
+    "Narrowed",
+    "Number",
+    "Place",
+    "Question",
+    "RandomStart",
+    "Statement",
+    "Verdict",
+    "identity",
+    "met",
+    "requirement",
+    "rounding",
+    "simulate",
+]

@@ -19,7 +19,7 @@ KINDS = ("gaussian", "balanced", "residual")
 @checked_class
 @dataclass(frozen=True)
 class RandomStart:
-    """The law of the start, "gaussian", "balanced" or "residual", and its scale."""
+    """The initialisation's distribution: "gaussian", "balanced" or "residual", and its scale."""
 
     kind: str
     scale: float
@@ -42,7 +42,7 @@ class Case:
         target_loss: a value of the objective that is to be reached.
         time: the horizon over which descent is to stay near the flow.
         radius: how near.
-        random_start: the law of the start, for statements about probabilities.
+        random_start: the initialisation's distribution, for statements about probabilities.
         run: a descent from the start, to compare promises with.
         flow: the flow from the start, likewise.
     """
@@ -61,7 +61,7 @@ class Case:
         self._check_weights()
         for name in ("run", "flow"):
             if getattr(self, name) is not None:
-                self._check_motion(name, getattr(self, name))
+                self._check_trajectory(name, getattr(self, name))
         for name in ("learning_rate", "target_loss", "time", "radius"):
             _check_number(name, getattr(self, name), positive=name != "target_loss")
         if not isinstance(self.random_start, RandomStart | None):
@@ -73,31 +73,29 @@ class Case:
         self.objective.network.check(self.weights, many=False)
         finite_weights(self.weights)
 
-    def _check_motion(self, name: str, motion: Descent | Flow) -> None:
-        if isinstance(motion, Descent):
-            plain_objective(motion, "Every theorem")
-        if motion.times.ndim != 1:
+    def _check_trajectory(self, name: str, path: Descent | Flow) -> None:
+        if isinstance(path, Descent):
+            plain_objective(path, "Every theorem")
+        if path.times.ndim != 1:
             raise InputError(
-                f"`{name}` must be of one network, got a batch of shape {motion.times.shape[:-1]}."
+                f"`{name}` must be of one network, got a batch of shape {path.times.shape[:-1]}."
             )
-        if not _same(motion.objective, self.objective):
-            raise InputError(
-                f"`{name}` must be a motion on the objective of the case, got one on another."
-            )
-        if any(np.asarray(array).dtype != np.float64 for array in motion.weights):
+        if not _same(path.objective, self.objective):
+            raise InputError(f"`{name}` must be on the objective of the case, got one on another.")
+        if any(np.asarray(array).dtype != np.float64 for array in path.weights):
             raise InputError(
                 f"`{name}` must be in 64 bits, because margins are often below single precision; "
                 "make it again with float64 weights and data."
             )
 
     @classmethod
-    def of(cls, motion: Descent | Flow, target_loss: float | None = None) -> "Case":
-        """The case of a motion that has recorded its weights, one network at a time."""
-        if isinstance(motion, Flow):
-            return cls(motion.objective, motion.start, target_loss=target_loss, flow=motion)
-        start = tuple(np.asarray(array)[0] for array in motion.weights)
-        case = cls(plain_objective(motion, "Every theorem"), start, target_loss=target_loss)
-        return replace(case, run=motion, learning_rate=float(motion.learning_rate))
+    def of(cls, path: Descent | Flow, target_loss: float | None = None) -> "Case":
+        """The case of a run or a flow that has recorded its weights, one network at a time."""
+        if isinstance(path, Flow):
+            return cls(path.objective, path.start, target_loss=target_loss, flow=path)
+        start = tuple(np.asarray(array)[0] for array in path.weights)
+        case = cls(plain_objective(path, "Every theorem"), start, target_loss=target_loss)
+        return replace(case, run=path, learning_rate=float(path.learning_rate))
 
 
 def _same(one: AbstractObjective, other: Objective) -> bool:

@@ -1,34 +1,30 @@
 """What is guaranteed here: every theorem about training, tried on one case.
 
-Those that apply answer in numbers, which are sorted by strength under
-the question that they answer; of the others the first assumption that fails is kept, and by how
-much it does.
+Those that apply answer in numbers, which are sorted by strength under the question that they
+answer; of the others the first assumption that fails is kept, and by how much it does.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isabstract
+from math import nan
 from typing import Any, get_args, get_origin
 
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
-
 from thalweg._checks import InputError
+from thalweg.certificates.answers import Answer, Question, sorted_by_strength
 from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
-    Answer,
-    Certificate,
-    Question,
-    Verdict,
-    plain_table,
-    sorted_by_strength,
-)
-from thalweg.certificates.magnitude import readable
+from thalweg.certificates.certificate import Certificate, Verdict
 from thalweg.certificates.measured import Measured, measure
+from thalweg.certificates.overview import (
+    answer_rows,
+    compared_rows,
+    refused_rows,
+    titled_tables,
+)
 from thalweg.certificates.statement import Statement
+from thalweg.certificates.text import table
+from thalweg.certificates.theorem import AbstractTheorem, AbstractTrainingTheorem
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +82,39 @@ class Guarantees:
         """The same as text."""
         return json.dumps(self.to_dict(), indent=1)
 
-    def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
-        measured = measure(self.case)
-        yield Text("\nWhat is guaranteed here", style="bold")
-        for question in Question:
-            rows = self.answers(question)
-            if rows:
-                yield _answered(question, rows, measured)
-        yield Text(f"\nWhat does not apply, and why ({_count(self.certificates)})", style="bold")
-        yield _refused([each for each in self.certificates if not each.applies])
-        if self.case.run is not None or self.case.flow is not None:
-            yield Text("\nConclusions against measurements", style="bold")
-            yield _compared(self.applying)
+    def strongest(self, question: Question) -> float:
+        """The strongest answer to a question; not a number where there is none."""
+        answers = self.answers(question)
+        return float(answers[0][0].value) if answers else nan
+
+    def overview(self, measured: Measured | None = None) -> dict[str, Any]:
+        """What a reader is shown, as plain data: see the module `overview`.
+
+        Args:
+            measured: what stands beside the answers; that of the case's run and flow if not given.
+        """
+        beside = measure(self.case) if measured is None else measured
+        answered = {question: self.answers(question) for question in Question}
+        return {
+            "learning_rate": self.case.learning_rate,
+            "target_loss": self.case.target_loss,
+            "radius": self.case.radius,
+            "followed": self.case.run is not None,
+            "checked": len(self),
+            "applying": len(self.applying),
+            "violated": [each.reference for each in self.violated],
+            "answers": [
+                {"question": question.phrase, "rows": answer_rows(found, beside)}
+                for question, found in answered.items()
+                if found
+            ],
+            "refused": refused_rows([each for each in self if not each.applies]),
+            "compared": compared_rows(self.applying),
+        }
 
     def __str__(self) -> str:
-        console = Console(width=110, no_color=True)
-        with console.capture() as text:
-            console.print(self)
-        return text.get()
+        tables = titled_tables(self.overview())
+        return "\n\n".join(f"{title}\n\n{table(rows)}" for title, rows in tables) + "\n"
 
 
 def check_all(statements: Sequence[Statement], case: Case) -> Guarantees:
@@ -113,7 +124,7 @@ def check_all(statements: Sequence[Statement], case: Case) -> Guarantees:
     return Guarantees(case, tuple(found), names)
 
 
-def _check(theorem: AbstractTheorem[Case], case: Case) -> Certificate:
+def _check(theorem: AbstractTheorem[Any], case: Case) -> Certificate:
     """The certificate; where the learning rate is too large, with the one that would not be."""
     found = theorem.check(case)
     if found.applies or case.learning_rate is None:
@@ -123,78 +134,19 @@ def _check(theorem: AbstractTheorem[Case], case: Case) -> Certificate:
     return replace(found, answers=tuple(each for each in allowed if each.question in rates))
 
 
-def theorems_about_cases(
-    statements: Sequence[Statement],
-) -> tuple[type[AbstractTheorem[Case]], ...]:
-    """Every theorem whose subject is a `Case`, each once, in the order of the statements."""
+def theorems_about_cases(statements: Sequence[Statement]) -> tuple[type[AbstractTheorem[Any]], ...]:
+    """Every theorem that can be checked on a `Case`, each once, in the order of the statements."""
     classes = dict.fromkeys(statement.code for statement in statements)
-    return tuple(
-        each
-        for each in classes
-        if isinstance(each, type) and issubclass(each, AbstractTheorem) and _subject(each) is Case
-        and not isabstract(each)
-    )  # fmt: skip
+    return tuple(each for each in classes if _is_about_cases(each))
+
+
+def _is_about_cases(code: Any) -> bool:
+    if not isinstance(code, type) or not issubclass(code, AbstractTheorem) or isabstract(code):
+        return False
+    return issubclass(code, AbstractTrainingTheorem) or _subject(code) is Case
 
 
 def _subject(theorem: type) -> Any:
     """What a theorem class speaks about: the argument of its generic base."""
     bases = (base for each in theorem.__mro__ for base in getattr(each, "__orig_bases__", ()))
     return next(get_args(base)[0] for base in bases if get_origin(base) is AbstractTheorem)
-
-
-def _answered(
-    question: Question, rows: list[tuple[Answer, Certificate]], measured: Measured
-) -> Group:
-    title = Text(f"\n{question.phrase}", style="italic")
-    found = [measured.beside(answer) for answer, _ in rows]
-    known = any(value is not None for value in found)
-    names = ("bound", *(("measured",) if known else ()), "source", "statement", "condition")
-    table, last = plain_table(*names), None
-    for (answer, owner), value in zip(rows, found, strict=True):
-        seen = ("" if value is None else readable(value),) if known else ()
-        says = "" if owner is last else owner.title
-        cells = (readable(answer.value), *seen, owner.reference, says, answer.condition)
-        table.add_row(*map(Text, cells))
-        last = owner
-    return Group(title, table)
-
-
-def _refused(certificates: list[Certificate]) -> Table:
-    """One row for each reason, with all statements that fail for it."""
-    reasons: dict[tuple[str, str, str], list[str]] = {}
-    for each in certificates:
-        broken = each.first_failure
-        assert broken is not None  # it does not apply
-        sides = broken.describe_sides(clearly=broken in each.assumptions)
-        reason = broken.statement, sides, broken.describe_margin()
-        reasons.setdefault(reason, []).append(each.reference)
-    table = plain_table("assumption", "values", "margin", "source")
-    for reason, references in reasons.items():
-        table.add_row(*map(Text, (*reason, _by_paper(references))))
-    return table
-
-
-def _by_paper(references: list[str]) -> str:
-    """The ids, with each paper's key once."""
-    papers: dict[str, list[str]] = {}
-    for reference in references:
-        paper, name = reference.split(":")
-        papers.setdefault(paper, []).append(name)
-    return "; ".join(f"{paper}: {', '.join(names)}" for paper, names in papers.items())
-
-
-def _compared(certificates: tuple[Certificate, ...]) -> Table:
-    rows = dict.fromkeys(
-        (each.reference, claim.statement, claim.describe_sides(), each.verdict.value)
-        for each in certificates
-        for claim in each.conclusions
-    )
-    table = plain_table("source", "conclusion", "values", "verdict")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _count(certificates: tuple[Certificate, ...]) -> str:
-    refused = sum(not each.applies for each in certificates)
-    return f"{refused} of {len(certificates)} statements about training"

@@ -9,7 +9,7 @@ in formulas, with * / ** and +, compares with numbers, and prints its own expone
 """
 
 from dataclasses import dataclass
-from math import exp, floor, inf, isfinite, isnan, log, log1p, nan
+from math import ceil, exp, floor, inf, isfinite, isnan, log, log1p, nan
 from typing import SupportsFloat, Union
 
 from thalweg._checks import InputError
@@ -104,6 +104,11 @@ def readable(number: Number, digits: int = 3) -> str:
     if float(mantissa) == 10:  # rounded up
         mantissa, power = f"{1:.{digits - 1}f}", power + 1
     return f"{mantissa}e{power:+d}"
+
+
+def whole(count: Magnitude) -> Number:
+    """The next whole number, while floating point can tell."""
+    return float(ceil(float(count))) if count < 2**53 else count
 
 
 def plain_number(number: Number) -> float | str | None:

@@ -8,14 +8,13 @@ from jaxtyping import Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg.certificates.answers import Answer, Place, Question
 from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Answer, Place, Question
 from thalweg.certificates.points import smallest_along
 from thalweg.certificates.trajectories import own_flow, own_run, start_distance
 from thalweg.curvature import sharpness
 from thalweg.dynamics import Descent, Flow, descend, distance, flow
 from thalweg.dynamics.trajectory import AbstractTrajectory
-from thalweg.network import LinearNetwork
 
 Records = Float[np.ndarray, " records"]
 
@@ -49,10 +48,11 @@ class Measured:
 @checked
 def simulate(case: Case, *, rtol: float = 1e-9, atol: float = 1e-11) -> Case:
     """The case with a descent (where it has a learning rate) and the flow, over its time."""
-    if case.time is None:
+    time, rate = case.time, case.learning_rate
+    if time is None:
         raise InputError("`time` must say how long to simulate, got None.")
-    run = case.run or (None if case.learning_rate is None else _descent(case, case.learning_rate))
-    times = np.linspace(0, case.time, _RECORDS + 1) if run is None else run.times
+    run = case.run or (None if rate is None else _descent(case, rate, time))
+    times = np.linspace(0, time, _RECORDS + 1) if run is None else run.times
     exact = case.flow or flow(case.objective, case.weights, times=times, rtol=rtol, atol=atol)
     return replace(case, run=run, flow=exact)
 
@@ -77,9 +77,8 @@ def measure(case: Case) -> Measured:
     return Measured(values, np.asarray(run.times), distance(run, beside))
 
 
-def _descent(case: Case, rate: float) -> Descent:
-    assert case.time is not None
-    steps = max(1, round(min(case.time / rate, 2.0**62)))  # so many are refused below
+def _descent(case: Case, rate: float, time: float) -> Descent:
+    steps = max(1, round(min(time / rate, 2.0**62)))  # so many are refused below
     every = max(1, steps // _RECORDS)
     return descend(
         case.objective, case.weights, learning_rate=rate, steps=steps, record_every=every
@@ -110,33 +109,33 @@ def _sharpnesses(run: Descent | None, exact: Flow | None) -> dict[tuple[Question
 
 
 def _when_reached(
-    question: Question, motion: AbstractTrajectory, clock: np.ndarray, case: Case
+    question: Question, path: AbstractTrajectory, clock: np.ndarray, case: Case
 ) -> dict[tuple[Question, Place], float]:
     """The first recorded step or time at which the target loss is reached."""
     if case.target_loss is None:
         return {}
-    reached = np.flatnonzero(motion.loss <= case.target_loss)
+    reached = np.flatnonzero(path.loss <= case.target_loss)
     return {(question, Place.ANYWHERE): float(clock[reached[0]])} if reached.size else {}
 
 
-def _sharpness_at_rest(motion: AbstractTrajectory) -> float | None:
-    """The sharpness where the motion ended, if it has come to rest there."""
-    objective, steepness = motion.objective, []
+def _sharpness_at_rest(path: AbstractTrajectory) -> float | None:
+    """The sharpness where the run or flow ended, if it has come to rest there."""
+    objective, steepness = path.objective, []
     for place in (0, -1):
-        point = tuple(jnp.asarray(array[place]) for array in motion.weights)
+        point = tuple(jnp.asarray(array[place]) for array in path.weights)
         slopes = objective.gradient(point)
         steepness.append(float(jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))))
     # A start near a saddle is as flat, but above the loss that it will come to.
-    settled = steepness[1] <= _SETTLED * steepness[0] and motion.loss[-1] < motion.loss[0]
-    if not settled or _left(motion) > _SETTLED:
+    settled = steepness[1] <= _SETTLED * steepness[0] and path.loss[-1] < path.loss[0]
+    if not settled or _left(path) > _SETTLED:
         return None
-    return sharpness(objective, motion.final).value
+    return sharpness(objective, path.final).value
 
 
-def _left(motion: AbstractTrajectory) -> float:
+def _left(path: AbstractTrajectory) -> float:
     """What is left of the excess loss, where the least loss is known; else nothing."""
-    lowest = getattr(motion.objective.problem, "minimum", None)
-    if lowest is None or not isinstance(motion.objective.network, LinearNetwork):
+    squared = path.objective.problem.least_squares
+    if squared is None or path.objective.network.linear is None:
         return 0.0
-    excess = motion.loss - float(lowest)
+    excess = path.loss - float(squared.minimum)
     return float(excess[-1] / max(excess[0], np.finfo(float).tiny))

@@ -10,23 +10,22 @@ from jaxtyping import Array, Bool, Float
 
 from thalweg._typing import Weights
 from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Claim, requirement
+from thalweg.certificates.claim import Claim, requirement
 from thalweg.curvature import is_regular, smallest_eigenvalue, spectrum_along
 from thalweg.curvature.spectrum import DENSE_SIZE
 from thalweg.dynamics.trajectory import AbstractTrajectory
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 Values = Float[np.ndarray, " points"]
 
-_MOST_WEIGHTS = 400_000  # at how many in all the spectrum is computed along a motion: some seconds
+_MOST_WEIGHTS = 400_000  # at how many in all the spectrum is computed along a run: some seconds
 _LEAST_POINTS = 16  # but at so many points in any case
 _DIVERGED = 1e50  # weights above this have products that no floating point number holds
 _FEW_POINTS = 32  # up to so many are solved one by one, which takes less than to compile for many
 
 
 class Points(NamedTuple):
-    """Weights on a leading axis of points, and how far they are from where the motion really is."""
+    """Weights on a leading axis of points, and how far they are from where the exact one is."""
 
     where: str
     weights: tuple[Float[np.ndarray, "points ..."], ...]
@@ -52,14 +51,14 @@ def start_of(case: Case) -> Points:
     return Points("at the start", weights, np.zeros(1))
 
 
-def recorded(where: str, motion: AbstractTrajectory | None) -> Points | None:
-    """What a motion has recorded, thinned out for large networks, without what diverged."""
-    if motion is None or not motion.weights:
+def recorded(where: str, path: AbstractTrajectory | None) -> Points | None:
+    """What a run or a flow has recorded, thinned out for large networks, without what diverged."""
+    if path is None or not path.weights:
         return None
-    shapes, count = motion.objective.network.shapes, motion.times.size
-    pairs = zip(motion.weights, shapes, strict=True)
+    shapes, count = path.objective.network.shapes, path.times.size
+    pairs = zip(path.weights, shapes, strict=True)
     layers = [np.asarray(array, float).reshape(count, *shape) for array, shape in pairs]
-    error = np.reshape(getattr(motion, "error", np.zeros(count)), count)
+    error = np.reshape(getattr(path, "error", np.zeros(count)), count)
     most = max(_LEAST_POINTS, _MOST_WEIGHTS // sum(prod(shape) for shape in shapes))
     kept = np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
     finite = np.all([(np.abs(_flat(layer)) < _DIVERGED).all(axis=1) for layer in layers], axis=0)
@@ -108,7 +107,7 @@ def regular_at_start(case: Case) -> Claim:
 
 
 def _smooth(objective: Objective, points: Points) -> Points:
-    if isinstance(objective.network, LinearNetwork):
+    if objective.network.smooth:
         return points
     smooth = np.asarray(regular_points(objective, points.weights))
     kept = tuple(layer[smooth] for layer in points.weights)

@@ -1,21 +1,14 @@
-"""The motions that a case knows of, where they are what it says they are."""
+"""The run and the flow of a case, where they are what it says they are."""
 
 import numpy as np
 
 from thalweg._typing import Weights
 from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Claim, requirement
 from thalweg.dynamics import Descent, Flow
 from thalweg.dynamics.escape import Escape
 
 FLOW_ERRORS = 2
 """Of a flow's own estimate: it is made by a companion that has an error itself."""
-
-
-def one_network(case: Case) -> Claim:
-    """That the weights have no batch axes."""
-    shapes = tuple(np.shape(array) for array in case.weights)
-    return requirement("the weights are of one network", shapes == case.objective.network.shapes)
 
 
 def is_run_of(run: Descent, case: Case) -> bool:
@@ -41,7 +34,7 @@ def own_run(case: Case) -> Descent | None:
 def own_flow(case: Case) -> Flow | None:
     """The recorded flow, in its own time and with its error; it may start beside the case."""
     flow = case.flow
-    if flow is None or flow.times.ndim != 1 or not flow.weights or isinstance(flow, Escape):
+    if flow is None or not flow.weights or isinstance(flow, Escape):
         return None
     return flow if bool(np.all(np.isfinite(flow.error))) else None
 

@@ -4,7 +4,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from thalweg.cli.base import (
     AsJson,
@@ -46,6 +45,7 @@ def certify(
 ) -> None:
     """Say which published guarantees hold for this training, by what margin, promising what."""
     from thalweg import certificates, experiment, theorems
+    from thalweg.report import terminal
 
     settings = read_experiment(file, changes)
     case = experiment.case(settings, learning_rate, target_loss, folder_of(file))
@@ -55,7 +55,7 @@ def certify(
     if as_json:
         print(found.to_json())
     else:
-        out.print(found)
+        out.print(terminal.guarantees(found))
     if found.violated:
         err.print(f"violated: {', '.join(each.reference for each in found.violated)}")
         raise typer.Exit(1)
@@ -69,19 +69,24 @@ def list_theorems(
     as_json: AsJson = False,
 ) -> None:
     """List every statement that the package knows: what it says, where it is, how loose it was."""
-    from thalweg.certificates.certificate import plain_table
+    from thalweg.report import terminal
     from thalweg.theorems import catalogue
 
     rows = catalogue.rows(paper)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    table = plain_table("statement", "meaning", "code", "tests", "looseness")
-    for row in rows:
-        name = row["statement"] + (" (ours)" if row["ours"] else "")
-        tests = ", ".join(f"{kind} {len(found)}" for kind, found in row["tests"].items())
-        table.add_row(*map(Text, (name, row["meaning"], row["code"], tests, row["looseness"])))
-    out.print(table)
+    shown = [
+        {
+            "statement": row["statement"] + (" (ours)" if row["ours"] else ""),
+            "meaning": row["meaning"],
+            "code": row["code"],
+            "tests": ", ".join(f"{kind} {len(tests)}" for kind, tests in row["tests"].items()),
+            "looseness": row["looseness"],
+        }
+        for row in rows
+    ]
+    out.print(terminal.table(shown))
     out.print(
         f"{len(rows)} statements; (ours) stands in no paper; --json names the tests.",
         highlight=False,

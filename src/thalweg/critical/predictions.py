@@ -18,8 +18,7 @@ from jaxtyping import Bool, Float
 
 from thalweg._checks import InputError
 from thalweg._typing import AnyWeights, Weights
-from thalweg.certificates import Case
-from thalweg.certificates.certificate import Question
+from thalweg.certificates import Case, Question
 from thalweg.critical.search import Criterion, budget_steps
 from thalweg.curvature.minimisers import (
     balanced_sharpness,

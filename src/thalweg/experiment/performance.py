@@ -23,11 +23,9 @@ from thalweg._threads import one_blas_thread
 from thalweg._typing import Weights
 from thalweg._version import __version__
 from thalweg.certificates import Question
-from thalweg.certificates.measured import measure
 from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
 from thalweg.experiment import building
-from thalweg.experiment.certificates import as_plain, strongest
 from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.flatness import flatness
@@ -230,8 +228,8 @@ class _Work:
             case = replace(case, run=run, flow=flow_at(exact, run.times))
         found = certify_case(case)
         return {
-            "text": np.asarray(json.dumps(as_plain(found, measure(case)))),
-            "greatest_sharpness": np.asarray(strongest(found, Question.GREATEST_SHARPNESS)),
+            "text": np.asarray(json.dumps(found.overview())),
+            "greatest_sharpness": np.asarray(found.strongest(Question.GREATEST_SHARPNESS)),
         }
 
     def distance(self, run: Descent, exact: Flow | None) -> np.ndarray:

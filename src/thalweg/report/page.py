@@ -59,54 +59,14 @@ def _certificates(text: str) -> dict[str, Any] | None:
     if not text:
         return None
     found = json.loads(text)
-    compared = [
-        {
-            "source": row["statement"],
-            "conclusion": row["claim"],
-            "values": row["is"],
-            "verdict": row["verdict"],
-        }
-        for row in found["compared"]
-    ]
-    refused = [
-        {
-            "assumption": row["needs"],
-            "values": row["is"],
-            "margin": row["margin"],
-            "source": ", ".join(row["statements"]),
-        }
-        for row in found["refused"]
-    ]
-    answers = [
-        {"question": each["question"], "rows": _answers(each["rows"])} for each in found["answers"]
-    ]
     return {
         "learning_rate": found["learning_rate"],
         "target_loss": found["target_loss"],
-        "answers": answers,
-        "compared": compared,
-        "refused": refused,
+        "answers": found["answers"],
+        "compared": found["compared"],
+        "refused": found["refused"],
         "refused_count": found["checked"] - found["applying"],
     }
-
-
-def _answers(rows: list[dict[str, Any]]) -> Rows:
-    """What a statement says is told once, where it answers several times in a row."""
-    told, last = [], None
-    for row in rows:
-        again = row["statement"] == last
-        told.append(
-            {
-                "bound": row["value"],
-                "measured": row["measured"],
-                "source": row["statement"],
-                "statement": "" if again else row["title"],
-                "condition": row["condition"],
-                "margin": "" if again else row["margin"],
-            }
-        )
-        last = row["statement"]
-    return told
 
 
 def _origin(results: xr.Dataset) -> str:

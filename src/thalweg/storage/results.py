@@ -14,7 +14,7 @@ from thalweg.storage.contents import MANIFEST, RESULTS, explain, holds
 from thalweg.storage.files import standing, write_folder, writing_to
 from thalweg.storage.sums import DamageError, require_whole
 
-FORMAT = 2
+FORMAT = 3
 """The attribute `format` of all results; counts up whenever names or meanings in them change."""
 
 

@@ -10,7 +10,6 @@ import xarray as xr
 from typing_extensions import override
 
 from thalweg import initialisation
-from thalweg.certificates.case import Case
 from thalweg.dynamics import descend
 from thalweg.figures import PALETTE, STYLE
 from thalweg.network import LinearNetwork
@@ -18,9 +17,9 @@ from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
-from thalweg.theorems.convergence.linear_rate import guarantee_of
+from thalweg.theorems.convergence.linear_rate import Guarantee
 from thalweg.theorems.convergence.step_sizes import Measured, stability_limit
-from thalweg.theorems.settings.matrix_approximation import start_of
+from thalweg.theorems.settings.matrix_approximation import Approximation
 
 _TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])
 _SKEW = np.array([[0.1, 0.2, 0.0], [-0.1, 0.0, 0.1], [0.0, 0.1, -0.1]])
@@ -189,14 +188,14 @@ def _row(problem: str, depth: int) -> xr.Dataset:
     network = LinearNetwork([target.shape[1], *[hidden] * (depth - 1), target.shape[0]])
     objective = Objective(network, TargetMatrix(target))
     start = initialisation.balanced_from(network, product)
-    case = Case(objective, start)
-    promise, limit = guarantee_of(case), float(stability_limit(target, depth))
+    point = Approximation.of(start, target)
+    promise, limit = Guarantee.of(point), float(stability_limit(target, depth))
     empirical, fewest = _practice(objective, start, limit)
     certified = float(promise.learning_rate)
     values = {
         "theorem_1": certified,
         "promised_steps": float(promise.iterations(1 / _REDUCTION)),
-        "measured": float(Measured.of(start_of(case)).largest_rate()),
+        "measured": float(Measured.of(point).largest_rate()),
         "stability": limit,
         "empirical": empirical,
         "fastest_steps": fewest,

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import xarray as xr
 
 from thalweg._checks import InputError
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.storage import FORMAT, holds, open_results, provenance, write_results
 from thalweg.storage.contents import RESULTS, attributes
 from thalweg.storage.files import only_writer, remove_at_once, write_text, writing_to

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from thalweg._bisection import bisected
 from thalweg.adversarial import WorstCase
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.figures.style import PALETTE, STYLE
 from thalweg.studies.elkabetz2021_potentials import hill, ridge
 from thalweg.studies.parts import Parts

@@ -18,7 +18,7 @@ import equinox as eqx
 import xarray as xr
 
 from thalweg._checks import InputError
-from thalweg.certificates.certificate import Verdict
+from thalweg.certificates import Verdict
 from thalweg.studies.parts import Parts
 
 Progress = Callable[[str, float], None]

@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from thalweg._checks import InputError
-from thalweg.certificates.statement import Statement
+from thalweg.certificates import Statement
 from thalweg.theorems.papers import STATEMENTS
 
 KINDS = ("holds", "tight", "fails", "value")

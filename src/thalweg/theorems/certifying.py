@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from thalweg._arguments import checked
 from thalweg._typing import Weights
-from thalweg.certificates.case import Case, RandomStart
-from thalweg.certificates.guarantees import Guarantees, check_all
-from thalweg.certificates.statement import Statement
+from thalweg.certificates import Case, Guarantees, RandomStart, Statement
+from thalweg.certificates.guarantees import check_all
 from thalweg.dynamics import Descent, Flow
 from thalweg.objective import Objective
 from thalweg.theorems.papers import STATEMENTS

@@ -18,94 +18,27 @@ from jaxtyping import Array, Float
 from typing_extensions import override
 
 from thalweg._typing import Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
-    Claim,
-    identity,
-    requirement,
-    rounding,
-)
-from thalweg.certificates.magnitude import Magnitude
-from thalweg.certificates.trajectories import apart, one_network
+from thalweg.certificates import AbstractTheorem, Claim, Magnitude, requirement, rounding
+from thalweg.certificates.trajectories import apart
 from thalweg.curvature import ball_bounds, linear_hessian
-from thalweg.curvature.products import largest_product, partial_products
-from thalweg.dynamics.end_to_end import preconditioned
+from thalweg.curvature.products import largest_product
 from thalweg.dynamics.exact import one_output_weights
 from thalweg.initialisation import nearest_balanced
 from thalweg.measurement import layer_norms, unbalancedness
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import TargetMatrix
-from thalweg.theorems.one_output.stages import Ray
 from thalweg.theorems.settings.one_output import (
     EXACT,
+    OneOutputTraining,
     Vector,
     balance_claim,
     ray_between,
-    ray_of,
-    target_of,
 )
+from thalweg.theorems.settings.ray import Ray
 
 _TIMES = 24  # along an exact flow
 _LAST_GAP = 1e-3  # until which the exact flow is looked at
-
-
-class EndToEndDynamics(AbstractTheorem[Case]):
-    """The product of balanced layers moves by an equation of its own.
-
-    With G the gradient of the loss with respect to the product W of N layers,
-
-        W' = -sum_{j=1}^N (W W^T)^{(N-j)/N} G (W^T W)^{(j-1)/N},
-
-    which for one output is -|w|^{2 - 2/N} (g + (N - 1) <w, g> w / |w|^2).
-    """
-
-    reference: ClassVar[str] = "elkabetz2021:lem35"
-
-    @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        network = subject.objective.network
-        linear = isinstance(network, LinearNetwork) and network.readout is None
-        still = float(subject.objective.weight_decay) == 0
-        claims = (
-            requirement("the network is linear, without a readout", linear),
-            one_network(subject),
-            requirement("there is no weight decay", still),
-        )
-        if any(claim.fails for claim in claims):
-            return claims
-        return *claims, balance_claim(subject.weights)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        network, depth = subject.objective.network, subject.objective.network.depth
-        assert isinstance(network, LinearNetwork)  # one of the assumptions
-        after, before = partial_products(network, subject.weights)
-        slopes = subject.objective.gradient(subject.weights)
-        velocity = -sum(
-            np.asarray(a @ slope @ b) for a, slope, b in zip(after, slopes, before, strict=True)
-        )
-        product = network.end_to_end(subject.weights)
-        outer = subject.objective.problem.gradient(product)
-        formula = -np.asarray(preconditioned(product, outer, depth))
-        size, steep = float(jnp.linalg.norm(product)), float(jnp.linalg.norm(outer))
-        slack = 1e-9 * steep * size ** (2 - 2 / depth) * depth  # balance is known to 1e-10
-        # A singular value of the product that rounding lost counts with the power 2 / N.
-        values = np.linalg.svd(np.asarray(product), compute_uv=False)
-        known = 1e-9 if values[-1] > 1e-7 * values[0] else max(1e-9, (1e-14) ** (2 / depth))
-        lost = known / 1e-9 * slack
-        statement = "W' = -sum_j (W W^T)^((N-j)/N) G (W^T W)^((j-1)/N)"
-        claims = [identity(statement, np.linalg.norm(velocity - formula), lost)]
-        if product.shape[0] == 1 and size > 0:
-            along = np.asarray(product) / size
-            slope = np.asarray(outer)
-            vector = -(size ** (2 - 2 / depth)) * (
-                slope + (depth - 1) * np.sum(along * slope) * along
-            )
-            statement = "w' = -|w|^(2 - 2/N) (g + (N - 1) <w, g> w / |w|^2)"
-            claims.append(identity(statement, np.linalg.norm(velocity - vector), slack))
-        return tuple(claims)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +83,7 @@ class BalancedNeighbourhood(AbstractTheorem[Neighbours]):
     def assumptions(self, subject: Neighbours, /) -> tuple[Claim, ...]:
         one = np.shape(subject.weights[-1])[0] == 1
         claims = (
-            requirement("there is one output", one),
+            requirement("the network has one output", one),
             Claim("2 <= depth", 2, len(subject.weights)),
             balance_claim(subject.weights),
         )
@@ -192,8 +125,8 @@ class BalancedNeighbourhood(AbstractTheorem[Neighbours]):
 
 def growth_near(depth: int, norm: float, away: float, radius: float) -> float:
     """The m of a product of this norm and distance to a unit target (elkabetz2021:eq71)."""
-    room = 2 * depth * radius
-    return (depth - 1) * (away + room) * (norm + room) ** (1 - 2 / depth)
+    reach = 2 * depth * radius
+    return (depth - 1) * (away + reach) * (norm + reach) ** (1 - 2 / depth)
 
 
 class NearbyProduct(AbstractTheorem[Neighbours]):
@@ -220,12 +153,12 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
     @override
     def assumptions(self, subject: Neighbours, /) -> tuple[Claim, ...]:
         one = np.shape(subject.weights[-1])[0] == 1
-        output = requirement("there is one output", one)
+        output = requirement("the network has one output", one)
         if not one:
             return (output,)
         ray, x = _ray(subject.weights, subject.target), _excess(subject)
-        room = 0.5 if ray.cosine >= 0 else (1 + ray.cosine) / (2 * (1 - ray.cosine))
-        most = ray.norm * room / (1 + room)
+        a = 0.5 if ray.cosine >= 0 else (1 + ray.cosine) / (2 * (1 - ray.cosine))
+        most = ray.norm * a / (1 + a)
         return (
             output,
             requirement("the product is not zero", ray.norm > 0),
@@ -257,9 +190,9 @@ class NearbyProduct(AbstractTheorem[Neighbours]):
         )
 
 
-def tube_claims(case: Case) -> tuple[Claim, ...]:
-    """Prop. 14's constants on balls around the exact flow of a case, against sharper ones."""
-    ray, target = ray_of(case), target_of(case)
+def tube_claims(training: OneOutputTraining) -> tuple[Claim, ...]:
+    """Prop. 14's constants on balls around the exact flow, against sharper ones."""
+    case, ray, target = training.case, training.ray, training.target
     n, unit = ray.depth, float(np.linalg.norm(target)) ** (1 / ray.depth)
     largest = 1 / (2 * n)
     radius = largest if case.radius is None else min(case.radius / unit, largest)
@@ -267,8 +200,7 @@ def tube_claims(case: Case) -> tuple[Claim, ...]:
     times = np.linspace(0.0, end, _TIMES)
     layers = [np.asarray(layer) / unit for layer in case.weights]
     points = one_output_weights(layers, target / unit**n, times)
-    network = case.objective.network
-    objective = Objective(network, TargetMatrix(target[None] / unit**n))
+    objective = Objective(training.network, TargetMatrix(target[None] / unit**n))
     found = np.asarray(_ball_constants(objective, points, jnp.asarray(radius)))
     products = [_product(tuple(array[k] for array in points)) for k in range(_TIMES)]
     sizes = [float(np.linalg.norm(w)) for w in products]

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from typing_extensions import override
 
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.certificates import AbstractTheorem, Claim, requirement, rounding
 from thalweg.measurement import deficiency_margin
 from thalweg.theorems.settings.matrix_approximation import (
     Approximation,

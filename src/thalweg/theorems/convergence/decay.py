@@ -19,17 +19,11 @@ from typing_extensions import override
 
 from thalweg._checks import InputError, require_positive
 from thalweg._typing import Scalar, Weights
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
-    Answer,
-    Claim,
-    Question,
-    requirement,
-    rounding,
-)
+from thalweg.certificates import AbstractTheorem, Answer, Claim, Question, requirement, rounding
 from thalweg.dynamics import Flow
 from thalweg.measurement import along
-from thalweg.problem import AbstractLeastSquares, AbstractProblem
+from thalweg.problem import AbstractProblem
+from thalweg.theorems.settings.deep_regression import squared_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +117,15 @@ class QuadraticRisk(AbstractTheorem[Predictor]):
 
     @override
     def assumptions(self, subject: Predictor, /) -> tuple[Claim, ...]:
-        problem = subject.problem
-        squared = isinstance(problem, AbstractLeastSquares)
-        fits = np.shape(subject.matrix) == problem.shape
+        fits = np.shape(subject.matrix) == subject.problem.shape
         return (
-            requirement("the loss is the squared error", squared),
+            *squared_error(subject.problem).claims,
             requirement("the matrix has the shape of a predictor", fits),
         )
 
     @override
     def conclusions(self, subject: Predictor, /) -> tuple[Claim, ...]:
-        problem, matrix = subject.problem, jnp.asarray(subject.matrix)
-        assert isinstance(problem, AbstractLeastSquares)  # as assumed
+        problem, matrix = squared_error(subject.problem).known, jnp.asarray(subject.matrix)
         risk = float(problem.output_value(problem.inputs @ matrix.T))
         excess, square = (
             float(problem.excess(matrix)),

@@ -20,21 +20,18 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg.adversarial import divergence_factor
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
+from thalweg.certificates import (
     AbstractTheorem,
+    AbstractTrainingTheorem,
+    Case,
     Claim,
+    Narrowed,
     identity,
+    met,
     requirement,
     rounding,
 )
-from thalweg.theorems.settings.matrix_approximation import (
-    applies,
-    learning_rate_of,
-    points_of,
-    setting_claims,
-    start_of,
-)
+from thalweg.theorems.settings.matrix_approximation import WhiteTraining, white_training
 
 _DIGITS = Context(prec=60, Emax=10**17, Emin=-(10**17))  # products overflow at the fourth step
 
@@ -112,7 +109,7 @@ def _start_claims(start: Unbalanced) -> tuple[Claim, ...]:
         requirement("0 < eta", start.learning_rate > 0),
         requirement("0 < c < 1", 0 < start.margin < 1),
     )
-    if not applies(claims):
+    if not met(claims):
         return claims
     return (*claims, Claim("the proven A <= A", start.proven, start.a))
 
@@ -232,15 +229,11 @@ def equal_path(
 _COARSEST = 0.1  # a resolution above this part of what is looked at tells nothing
 
 
-def _stalling_claims(case: Case) -> tuple[Claim, ...]:
-    claims = setting_claims(case)
-    if not applies(claims):
-        return claims
-    start = start_of(case)
+def _stalling_claims(training: WhiteTraining) -> tuple[Claim, ...]:
+    start = training.start
     n, target = start.depth, start.target
     alike = start.is_square and all(np.array_equal(w, np.eye(len(target))) for w in start.layers)
     claims = (
-        *claims,
         requirement("the depth is even", n % 2 == 0),
         requirement("all layers are the identity", alike),
     )
@@ -255,16 +248,28 @@ def _stalling_claims(case: Case) -> tuple[Claim, ...]:
     )
 
 
-def _path_of(case: Case) -> tuple[EqualPath, np.ndarray, np.ndarray]:
+def _path_of(training: WhiteTraining) -> tuple[EqualPath, np.ndarray, np.ndarray]:
     """The shared eigenvalues at the recorded steps, and the target's with their vectors."""
-    target = start_of(case).target
+    target = training.start.target
     eigenvalues, vectors = np.linalg.eigh((target + target.T) / 2)
-    steps, eta = points_of(case)[0], learning_rate_of(case)
-    path = equal_path(eigenvalues, len(case.weights), eta or 1.0, int(steps[-1]))
+    steps, eta = training.records[0], training.learning_rate
+    path = equal_path(eigenvalues, training.start.depth, eta or 1.0, int(steps[-1]))
     return EqualPath(path.values[steps], path.error[steps]), eigenvalues, vectors
 
 
-class Stalling(AbstractTheorem[Case]):
+class _AbstractStalling(AbstractTrainingTheorem[WhiteTraining]):
+    """What is proven of identity layers on such a target."""
+
+    @override
+    def narrowed(self, case: Case, /) -> Narrowed[WhiteTraining]:
+        return white_training(case)
+
+    @override
+    def assumptions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        return _stalling_claims(subject)
+
+
+class Stalling(_AbstractStalling):
     """From identity layers descent never reaches a symmetric target with a negative eigenvalue.
 
     For even N, at every learning rate and step l(t) >= (1/2) sum of lambda_i^2 over lambda_i < 0
@@ -276,15 +281,11 @@ class Stalling(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:claim5"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _stalling_claims(subject)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
         path, eigenvalues, _ = _path_of(subject)
         floor = float(np.sum(np.minimum(eigenvalues, 0) ** 2)) / 2
         with np.errstate(over="ignore", invalid="ignore"):
-            losses = points_of(subject)[1].loss
+            losses = subject.records[1].loss
             # Layers x + a and x - a have the product x^2 - a^2.
             noise = rounding(losses) - np.min(eigenvalues) * path.error**2
         # What diverged has not arrived either; what rounding has taken over tells nothing.
@@ -293,7 +294,7 @@ class Stalling(AbstractTheorem[Case]):
         return (Claim(statement, floor, losses[kept], noise[kept]),)
 
 
-class EqualLayers(AbstractTheorem[Case]):
+class EqualLayers(_AbstractStalling):
     """From identity layers on a symmetric target all layers stay equal, and symmetric.
 
     W_j(t) = U diag(d(t)) U^T with the target's eigenvectors U and, for each eigenvalue lambda,
@@ -304,17 +305,13 @@ class EqualLayers(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:lemma18"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _stalling_claims(subject)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
         path, _, vectors = _path_of(subject)
         largest = np.max(np.abs(path.values), axis=1)
         kept = np.isfinite(largest) & (path.error <= _COARSEST * largest)
         values, error = path.values[kept], path.error[kept]
         expected = np.einsum("ik,tk,jk->tij", vectors, values, vectors)
-        layers = [layer[kept] for layer in points_of(subject)[1].layers]
+        layers = [layer[kept] for layer in subject.records[1].layers]
         gaps = [np.linalg.norm(layer - expected, axis=(1, 2)) for layer in layers]
         noise = len(vectors) * error + rounding(np.max(np.abs(values), axis=1))
         return (identity("W_j(t) = U diag(d(t)) U^T", np.max(gaps, axis=0), noise),)

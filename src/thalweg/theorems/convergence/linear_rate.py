@@ -1,6 +1,6 @@
 """Descent on a deep linear network reaches its target at a linear rate (arora2019, section 3).
 
-In the setting and the symbols of `approximation`: N layers, F = |Phi|_F, p = 2 (N - 1) / N, and the
+In the symbols of `settings.matrix_approximation`: N layers, F = |Phi|_F, p = 2 (N - 1) / N, and the
 deficiency margin c = sigma_min(Phi) - |W(0) - Phi|_F of the start. Where c > 0 and
 
     imbalance(0) <= delta = c^2 / (256 N^3 F^p),
@@ -10,32 +10,31 @@ every step shrinks the loss by the factor 1 - eta c^p or a smaller one.
 """
 
 from dataclasses import dataclass
-from math import ceil, log, log1p
+from math import log, log1p
 from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
+    Number,
     Question,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude, Number
+from thalweg.certificates.magnitude import whole
+from thalweg.dynamics import Descent
 from thalweg.theorems.settings.matrix_approximation import (
     Approximation,
-    applies,
+    WhiteTraining,
     largest_imbalance,
-    learning_rate_of,
-    points_of,
-    setting_claims,
     spectral,
-    start_of,
-    steepness,
-    target_of,
+    white_training,
 )
 
 
@@ -55,6 +54,11 @@ class Guarantee:
     depth: int
     norm: Number
     margin: Number
+
+    @classmethod
+    def of(cls, start: Approximation) -> "Guarantee":
+        """From a start that has a margin."""
+        return cls(start.depth, start.norm, start.margin)
 
     @property
     def imbalance(self) -> Magnitude:
@@ -80,28 +84,14 @@ class Guarantee:
         return whole(max(log(reduction), 0.0) / (self.rate * rate))
 
 
-def whole(count: Magnitude) -> Number:
-    """The next whole number, while floating point can tell."""
-    return float(ceil(float(count))) if count < 2**53 else count
-
-
-def guarantee_of(case: Case) -> Guarantee:
-    """What theorem 1 certifies from the start of a case that has a margin."""
-    start = start_of(case)
-    return Guarantee(start.depth, start.norm, start.margin)
-
-
-def guarantee_claims(case: Case) -> tuple[Claim, ...]:
+def guarantee_claims(training: WhiteTraining) -> tuple[Claim, ...]:
     """The assumptions of theorem 1."""
-    claims = setting_claims(case)
-    if not applies(claims):
-        return claims
-    start = start_of(case)
+    start = training.start
     c, known = start.margin, start.margin_resolution
-    claims = (*claims, Claim("0 < c, the deficiency margin", 0.0, c, known))
+    claims = (Claim("0 < c, the deficiency margin", 0.0, c, known),)
     if c <= 0:
         return claims
-    guarantee, eta = Guarantee(start.depth, start.norm, c), learning_rate_of(case)
+    guarantee, eta = Guarantee.of(start), training.learning_rate
     imbalance = float(largest_imbalance(start.layers))
     # Where every entry cancels exactly, as for the identity, there is nothing to be unsure of.
     noise = float(start.imbalance_resolution) if imbalance > 0 else 0.0
@@ -111,22 +101,25 @@ def guarantee_claims(case: Case) -> tuple[Claim, ...]:
         return claims
     relative = 6 * log1p(known / c) + float(rounding(1.0))
     statement = "eta <= c^(4 - 2/N) / (6144 N^3 F^(6 - 4/N)) / steepness"
-    steep = steepness(case)
+    steep = training.steepness
     return (*claims, Claim(statement, eta / steep, guarantee.learning_rate / steep, relative))
 
 
 def promises(
-    case: Case, learning_rate: Magnitude, rate: Magnitude, largest: Magnitude | None = None
+    training: WhiteTraining,
+    learning_rate: Magnitude,
+    rate: Magnitude,
+    largest: Magnitude | None = None,
 ) -> tuple[Answer, ...]:
     """The answers of a theorem that bounds the loss l by exp(-rate eta t) l(0).
 
     Args:
-        case: on which it applies.
+        training: to which it applies.
         learning_rate: for which the iterations are counted, of the loss l.
         rate: of the loss l.
         largest: the largest learning rate that is covered, where that is another.
     """
-    steep, goal, start = steepness(case), target_of(case), start_of(case)
+    steep, goal, start = training.steepness, training.target_loss, training.start
     answers = [
         Answer(Question.LEARNING_RATE, (largest or learning_rate) / steep),
         Answer(Question.RATE, rate * steep),
@@ -149,15 +142,16 @@ def loss_resolution(points: Approximation, losses: Any, learning_rate: float, ra
     return np.sqrt(2 * np.asarray(losses)) * floor + floor**2 / 2 + rounding(losses)
 
 
-def decay_claims(case: Case, learning_rate: float, rate: float) -> tuple[Claim, ...]:
+def decay_claims(training: WhiteTraining, learning_rate: float, rate: float) -> tuple[Claim, ...]:
     """That a recorded run obeys l(t) <= (1 - eta rate)^t l(0), and is below its target in time."""
-    if case.run is None:
+    run, start = training.case.run, training.start
+    if run is None:
         return ()
-    steps, losses, start = np.asarray(case.run.steps), _losses(case), start_of(case)
+    steps, losses = np.asarray(run.steps), _losses(training, run)
     noise = loss_resolution(start, losses, learning_rate, rate)
     bound = np.exp(steps * log1p(-learning_rate * rate)) * losses[0]
     claims = [Claim("l(t) <= (1 - eta rate)^t l(0)", losses, bound, noise)]
-    goal = target_of(case)
+    goal = training.target_loss
     if goal is None:
         return tuple(claims)
     late = steps >= log(max(float(losses[0]) / goal, 1.0)) / (learning_rate * rate)
@@ -166,22 +160,32 @@ def decay_claims(case: Case, learning_rate: float, rate: float) -> tuple[Claim, 
     return tuple(claims)
 
 
-def _losses(case: Case) -> np.ndarray:
+def _losses(training: WhiteTraining, run: Descent) -> np.ndarray:
     """The loss l at the recorded steps, from the weights where they are known."""
-    assert case.run is not None
-    if case.run.weights:
-        return points_of(case)[1].loss
-    problem: Any = case.objective.problem
-    excess = np.asarray(case.run.loss, float) - float(problem.minimum)
-    return np.maximum(excess, 0.0) / steepness(case)  # rounding may put a loss below the least
+    if run.weights:
+        return training.records[1].loss
+    excess = np.asarray(run.loss, float) - float(training.problem.minimum)
+    return np.maximum(excess, 0.0) / training.steepness  # rounding may put one below the least
 
 
-def _rate_or_largest(case: Case) -> float:
-    eta = learning_rate_of(case)
-    return float(guarantee_of(case).learning_rate) if eta is None else eta
+def _rate_or_largest(training: WhiteTraining) -> float:
+    eta = training.learning_rate
+    return float(Guarantee.of(training.start).learning_rate) if eta is None else eta
 
 
-class LinearRate(AbstractTheorem[Case]):
+class _AbstractCertified(AbstractTrainingTheorem[WhiteTraining]):
+    """What is proven under the assumptions of theorem 1."""
+
+    @override
+    def narrowed(self, case: Case, /) -> Narrowed[WhiteTraining]:
+        return white_training(case)
+
+    @override
+    def assumptions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        return guarantee_claims(subject)
+
+
+class LinearRate(_AbstractCertified):
     """Descent from a nearly balanced start with a deficiency margin converges at a linear rate.
 
     With c, delta and the largest learning rate of the module's docstring,
@@ -196,17 +200,14 @@ class LinearRate(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:thm1"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return guarantee_claims(subject)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        if subject.run is None:
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        run = subject.case.run
+        if run is None:
             return ()
-        eta, rate = _rate_or_largest(subject), float(guarantee_of(subject).rate)
+        eta, rate = _rate_or_largest(subject), float(Guarantee.of(subject.start).rate)
         claims = decay_claims(subject, eta, rate)
-        steps, points = points_of(subject)
-        if not subject.run.weights or np.any(np.diff(steps) != 1):
+        steps, points = subject.records
+        if not run.weights or np.any(np.diff(steps) != 1):
             return claims
         factors = np.log1p(-eta * points.smallest**points.power)
         bound = points.loss[0] * np.exp(np.concatenate([[0.0], np.cumsum(factors)[:-1]]))
@@ -215,14 +216,14 @@ class LinearRate(AbstractTheorem[Case]):
         return (*claims, Claim(statement, points.loss, bound, noise))
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        guarantee, eta = guarantee_of(subject), learning_rate_of(subject)
+    def answers(self, subject: WhiteTraining, /) -> tuple[Answer, ...]:
+        guarantee, eta = Guarantee.of(subject.start), subject.learning_rate
         largest = guarantee.learning_rate
         used = largest if eta is None else Magnitude.of(eta)
         return promises(subject, used, guarantee.rate, largest)
 
 
-class StepDescent(AbstractTheorem[Case]):
+class StepDescent(_AbstractCertified):
     """Every step of a certified run lowers the loss by a share of its squared gradient.
 
         l(t) - l(t+1) >= (eta / 2) sigma_min(W(t))^p |W(t) - Phi|_F^2,
@@ -234,12 +235,8 @@ class StepDescent(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:lemma1"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return guarantee_claims(subject)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return (descent_claim(points_of(subject)[1], _rate_or_largest(subject)),)
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        return (descent_claim(subject.records[1], _rate_or_largest(subject)),)
 
 
 def descent_claim(points: Approximation, learning_rate: float) -> Claim:
@@ -250,7 +247,7 @@ def descent_claim(points: Approximation, learning_rate: float) -> Claim:
     return Claim(statement, share, decrease, rounding(decrease))
 
 
-class Invariants(AbstractTheorem[Case]):
+class Invariants(_AbstractCertified):
     """A certified run stays nearly balanced, and its layers stay bounded.
 
     At every recorded point, or at the start alone, with D_j the change of the imbalance
@@ -266,14 +263,10 @@ class Invariants(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:lemma2"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return guarantee_claims(subject)
-
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        points, eta = points_of(subject)[1], _rate_or_largest(subject)
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        points, eta = subject.records[1], _rate_or_largest(subject)
         n, f = points.depth, points.norm
-        imbalance, delta = largest_imbalance(points.layers), guarantee_of(subject).imbalance
+        imbalance, delta = largest_imbalance(points.layers), Guarantee.of(subject.start).imbalance
         noise = points.imbalance_resolution
         bounded = np.max(points.layer_norms, axis=-1)
         drift = eta**2 * largest_imbalance(points.gradients)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.certificates import AbstractTheorem, Claim, requirement, rounding
 from thalweg.theorems.settings.matrix_approximation import Approximation
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from thalweg._typing import Weights
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates import AbstractTheorem, Claim, Magnitude, requirement, rounding
 from thalweg.theorems.convergence.linear_rate import Guarantee, descent_claim
 from thalweg.theorems.settings.matrix_approximation import (
     Approximation,

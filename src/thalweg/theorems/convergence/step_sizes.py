@@ -3,58 +3,60 @@
 Theorem 1 asks for learning rates some million times smaller than needed. Nearly all of that is in
 its constants: `LargerSteps` repeats its induction with measured ones. `FewerIterations` counts the
 steps at the same learning rate, and `StabilityLimit` says where descent really stops converging.
-The symbols are those of `convergence`; conversions from the loss l are as there.
+The symbols are those of `linear_rate`; conversions from the loss l are as there.
 """
 
 from dataclasses import dataclass
-from math import comb, exp, inf, log, log1p
-from typing import Any, ClassVar
+from math import comb, exp, inf, log, log1p, nan
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Question,
     identity,
+    met,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates.magnitude import whole
 from thalweg.curvature import sharpness
 from thalweg.initialisation import balanced_from
-from thalweg.network import LinearNetwork
 from thalweg.theorems.balance.products import layer_norm_bound
 from thalweg.theorems.convergence.linear_rate import (
     Guarantee,
     decay_claims,
     guarantee_claims,
-    guarantee_of,
     promises,
-    whole,
 )
 from thalweg.theorems.settings.matrix_approximation import (
     Approximation,
-    applies,
+    WhiteTraining,
     largest_imbalance,
-    learning_rate_of,
-    points_of,
-    setting_claims,
     spectral,
-    start_of,
-    steepness,
-    target_of,
+    white_training,
 )
 
 _SMALL = 300  # weights up to which a Hessian is looked at
 _RANGE, _HALVINGS = 60.0, 46  # of the logarithm of a learning rate, which ends 1e-12 wide
 
 
-class FewerIterations(AbstractTheorem[Case]):
+class Targeted(NamedTuple):
+    """A training with a target for the loss l."""
+
+    training: WhiteTraining
+    target_loss: float
+
+
+class FewerIterations(AbstractTrainingTheorem[Targeted]):
     """A certified run needs fewer steps than by its first rate, because the rate improves.
 
     With S = sigma_min(Phi) and y = |W - Phi|_F = sqrt(2 l), sigma_min(W) >= S - y, so that
@@ -70,24 +72,20 @@ class FewerIterations(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:cor-Tint"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = guarantee_claims(subject)
-        if not applies(claims):
-            return claims
-        known = target_of(subject) is not None
-        return (*claims, requirement("a target loss above the least loss is given", known))
+    def narrowed(self, case: Case, /) -> Narrowed[Targeted]:
+        return white_training(case).further(_certified).further(_targeted)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        eta, goal, start = _rate_of(subject), target_of(subject), start_of(subject)
-        assert goal is not None
-        count, guarantee = _integrated(subject, eta), guarantee_of(subject)
+    def conclusions(self, subject: Targeted, /) -> tuple[Claim, ...]:
+        training, goal = subject
+        eta, start = _rate_of(training), training.start
+        count, guarantee = _integrated(start, goal, eta), Guarantee.of(start)
         plain = Magnitude.of(guarantee.iterations(max(float(start.loss) / goal, 1.0), eta))
         # Where the target is close to the start the factor for discreteness may not pay off.
         discrete = (1 + eta * Magnitude.of(start.norm) ** start.power) ** start.power
         statement = "T <= (1 + eta F^p)^p ceil(log(l(0) / eps) / (eta c^p))"
         claims = [Claim(statement, count, discrete * plain)]
-        steps, points = points_of(subject)
+        steps, points = training.records
         late = steps >= float(count)
         if np.any(late):
             losses = points.loss[late]
@@ -95,23 +93,31 @@ class FewerIterations(AbstractTheorem[Case]):
         return tuple(claims)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        eta, goal, start = _rate_of(subject), target_of(subject), start_of(subject)
-        assert goal is not None
-        plain = guarantee_of(subject).iterations(max(float(start.loss) / goal, 1.0), eta)
-        fewer = min(Magnitude.of(plain), _integrated(subject, eta))
-        condition = f"at the learning rate {eta / steepness(subject)}"
+    def answers(self, subject: Targeted, /) -> tuple[Answer, ...]:
+        training, goal = subject
+        eta, start = _rate_of(training), training.start
+        plain = Guarantee.of(start).iterations(max(float(start.loss) / goal, 1.0), eta)
+        fewer = min(Magnitude.of(plain), _integrated(start, goal, eta))
+        condition = f"at the learning rate {eta / training.steepness}"
         return (Answer(Question.ITERATIONS, whole(fewer), condition),)
 
 
-def _rate_of(case: Case) -> Magnitude:
-    eta = learning_rate_of(case)
-    return guarantee_of(case).learning_rate if eta is None else Magnitude.of(eta)
+def _certified(training: WhiteTraining) -> Narrowed[WhiteTraining]:
+    return Narrowed.where(guarantee_claims(training), training)
 
 
-def _integrated(case: Case, eta: Magnitude) -> Magnitude:
-    start, goal = start_of(case), target_of(case)
-    assert goal is not None
+def _targeted(training: WhiteTraining) -> Narrowed[Targeted]:
+    goal, statement = training.target_loss, "a target loss above the least loss is given"
+    setting = None if goal is None else Targeted(training, goal)
+    return Narrowed((requirement(statement, goal is not None),), setting)
+
+
+def _rate_of(training: WhiteTraining) -> Magnitude:
+    eta = training.learning_rate
+    return Guarantee.of(training.start).learning_rate if eta is None else Magnitude.of(eta)
+
+
+def _integrated(start: Approximation, goal: float, eta: Magnitude) -> Magnitude:
     least = float(np.linalg.svd(start.target, compute_uv=False)[-1])
     total = error_integral(least, start.margin, (2 * goal) ** 0.5, start.power)
     return total * (1 + eta * least**start.power) ** start.power / eta
@@ -238,7 +244,7 @@ class Measured:
         return Magnitude(low)
 
 
-class LargerSteps(AbstractTheorem[Case]):
+class LargerSteps(AbstractTrainingTheorem[WhiteTraining]):
     """With measured constants, theorem 1's induction certifies far larger learning rates.
 
     Let B = |W(0) - Phi|_F, C = |Phi|_2 + B, mu = N if there are as many outputs as features, else
@@ -262,29 +268,30 @@ class LargerSteps(AbstractTheorem[Case]):
     kappa: float | None = None
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = setting_claims(subject)
-        if not applies(claims):
-            return claims
-        start, eta = start_of(subject), learning_rate_of(subject)
+    def narrowed(self, case: Case, /) -> Narrowed[WhiteTraining]:
+        return white_training(case)
+
+    @override
+    def assumptions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        start, eta = subject.start, subject.learning_rate
         c, known = start.margin, start.margin_resolution
-        claims = (*claims, Claim("0 < c, the deficiency margin", 0.0, c, known))
-        if not applies(claims):
+        claims: tuple[Claim, ...] = (Claim("0 < c, the deficiency margin", 0.0, c, known),)
+        if not met(claims):
             return claims
         measured = Measured.of(start, self.kappa)
         most = Claim("kappa <= mu", measured.kappa, float(measured.multiplicity))
         if measured.kappa <= 0 or most.fails:
             return (*claims, most, requirement("0 < kappa", measured.kappa > 0))
         claims = (*claims, most, measured.base_claim())
-        if not applies(claims):
+        if not met(claims):
             return claims
         statement = "kappa / 2 <= what the imbalance leaves of mu, for small eta"
         left = measured.balance(Magnitude(-inf))
         claims = (*claims, Claim(statement, measured.kappa / 2, left, rounding(1.0)))
-        if eta is None or not applies(claims):
+        if eta is None or not met(claims):
             return claims
         # The width of the bisection; and the margin enters to the fourth power at most.
-        relative, steep = 4 * log1p(known / c) + 1e-12, steepness(subject)
+        relative, steep = 4 * log1p(known / c) + 1e-12, subject.steepness
         largest = measured.largest_rate() / steep
         return (
             *claims,
@@ -292,14 +299,13 @@ class LargerSteps(AbstractTheorem[Case]):
         )
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        measured, eta = Measured.of(start_of(subject), self.kappa), learning_rate_of(subject)
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        measured, eta = Measured.of(subject.start, self.kappa), subject.learning_rate
         if eta is None:
             return ()
         rate, found = float(measured.rate), measured.bounds(Magnitude.of(eta))
-        assert found is not None  # a smaller learning rate than a certified one
-        nu, m = found
-        points = points_of(subject)[1]
+        nu, m = found or (nan, nan)  # there are some, at less than a certified learning rate
+        points = subject.records[1]
         decrease, norms = points.decrease(eta), np.max(points.layer_norms, axis=-1)
         imbalance, noise = largest_imbalance(points.layers), rounding(decrease)
         return (
@@ -310,14 +316,14 @@ class LargerSteps(AbstractTheorem[Case]):
         )
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        measured, eta = Measured.of(start_of(subject), self.kappa), learning_rate_of(subject)
+    def answers(self, subject: WhiteTraining, /) -> tuple[Answer, ...]:
+        measured, eta = Measured.of(subject.start, self.kappa), subject.learning_rate
         largest = measured.largest_rate()
         used = largest if eta is None else Magnitude.of(eta)
         return promises(subject, used, measured.rate, largest)
 
 
-class StabilityLimit(AbstractTheorem[Case]):
+class StabilityLimit(AbstractTrainingTheorem[WhiteTraining]):
     """At a balanced minimiser descent is stable up to 2 / (N sigma_max^p).
 
     The Hessian there has the nonzero eigenvalues of P_Phi of the end-to-end flow, the largest of
@@ -330,28 +336,26 @@ class StabilityLimit(AbstractTheorem[Case]):
     reference: ClassVar[str] = "arora2019:cor-lr-gap"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = setting_claims(subject)
-        if not applies(claims):
-            return claims
-        target = start_of(subject).target
-        rank = int(np.linalg.matrix_rank(target))
-        narrowest = min((array.shape[0] for array in subject.weights[:-1]), default=rank)
+    def narrowed(self, case: Case, /) -> Narrowed[WhiteTraining]:
+        return white_training(case)
+
+    @override
+    def assumptions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        rank = int(np.linalg.matrix_rank(subject.start.target))
+        narrowest = min((array.shape[0] for array in subject.case.weights[:-1]), default=rank)
         return (
-            *claims,
             Claim("1 <= rank of the target", 1.0, float(rank)),
             Claim("rank of the target <= width", float(rank), float(narrowest)),
         )
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        start, network = start_of(subject), subject.objective.network
+    def conclusions(self, subject: WhiteTraining, /) -> tuple[Claim, ...]:
+        start, network = subject.start, subject.network
         limit = stability_limit(start.target, start.depth)
         claims = []
         if network.size <= _SMALL:
-            assert isinstance(network, LinearNetwork)
             minimiser = balanced_from(network, start.target)
-            found = float(sharpness(subject.objective, minimiser).value) / steepness(subject)
+            found = float(sharpness(subject.case.objective, minimiser).value) / subject.steepness
             gap, slack = abs(found - float(2 / limit)), 1e-9 * found
             claims.append(identity("sharpness / steepness = N sigma_max^p", gap, slack))
         if start.margin > 0:
@@ -361,9 +365,9 @@ class StabilityLimit(AbstractTheorem[Case]):
         return tuple(claims)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        start = start_of(subject)
-        limit = stability_limit(start.target, start.depth) / steepness(subject)
+    def answers(self, subject: WhiteTraining, /) -> tuple[Answer, ...]:
+        start = subject.start
+        limit = stability_limit(start.target, start.depth) / subject.steepness
         return (
             Answer(
                 Question.PREDICTED_RATE,

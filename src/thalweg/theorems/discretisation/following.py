@@ -1,62 +1,41 @@
-"""Descent against flow, on networks: step sizes that keep them together, and proven distances.
+"""Descent against flow, on networks: step sizes that keep them together.
 
-The constants of `discretisation` on the balls around a recorded flow come from
-`curvature.ball_bounds`. A flow from theta(s) to theta(t) has the length
-
-    integral |theta'| <= sqrt((t - s) (f(theta(s)) - f(theta(t)))),
-
-by the Cauchy-Schwarz inequality, because |theta'|^2 = -(d/dt) f. All of the flow between two
-records is hence within half of that length of the point in the middle between them, so that balls
-around these middles, by so much larger, cover what happens between records. The error of the
-recorded flow, as it was estimated, is added to the balls.
+The constants of `tubes` come from balls around a recorded flow (`recorded_path`) or, for one layer,
+hold on all of space.
 """
 
-from dataclasses import dataclass
 from math import inf, isfinite
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from typing_extensions import override
 
 from thalweg._errors import UndeclaredError
-from thalweg._typing import Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Narrowed,
     Question,
+    met,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude, readable
-from thalweg.certificates.trajectories import (
-    FLOW_ERRORS,
-    one_network,
-    own_flow,
-    own_run,
-    start_distance,
-)
-from thalweg.curvature import ball_bounds, linear_hessian
+from thalweg.certificates.magnitude import readable
+from thalweg.certificates.trajectories import FLOW_ERRORS, own_flow, own_run, start_distance
 from thalweg.curvature.balls import loss_bounds
-from thalweg.dynamics import Flow
 from thalweg.dynamics.trajectory import distance
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.theorems.discretisation.error_growth import SmoothTube, Tube, rate_claims
+from thalweg.theorems.discretisation.recorded_path import RecordedPath, norms_of
+from thalweg.theorems.discretisation.tubes import Followed, SmoothTube, Tube, rate_claims
+from thalweg.theorems.settings.linear import LinearTraining, linear_training
 
-Records = Float[np.ndarray, " records"]
-
-_DENSE = 200  # up to this many weights the Hessian itself, at the balls' centres, sharpens bounds
-_EIGENVALUE_ERROR = 1e-14  # of computed eigenvalues, as a part of the largest
 _FARTHEST = 1e200  # loss bounds hold on all of space where outputs may change by this much
 
 
-class FlowExists(AbstractTheorem[Case]):
+class FlowExists(AbstractTrainingTheorem[LinearTraining]):
     """The flow of a smooth loss that is bounded below exists for all time.
 
     Where the gradient is locally Lipschitz there is one flow from each start, until it leaves every
@@ -64,102 +43,141 @@ class FlowExists(AbstractTheorem[Case]):
 
         |theta(t) - theta(0)|^2 <= t (f(theta(0)) - f(theta(t))) <= t f(theta(0)).
 
-    The inequality is ours; see the module's docstring.
+    The inequality is ours; see `recorded_path`.
     """
 
     reference: ClassVar[str] = "elkabetz2021:thm1"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _is_linear(subject), one_network(subject)
+    def narrowed(self, case: Case, /) -> Narrowed[LinearTraining]:
+        return linear_training(case)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        flow = own_flow(subject)
+    def conclusions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
+        flow = own_flow(subject.case)
         if flow is None:
             return ()
-        path = _Path.of(flow, inf)
+        path = RecordedPath.of(flow, inf)
         start = tuple(array[0] for array in path.weights)
-        moved = _norms(tuple(a - b for a, b in zip(path.weights, start, strict=True)))
-        room = path.times * (path.loss[0] - path.loss)
+        moved = norms_of(tuple(a - b for a, b in zip(path.weights, start, strict=True)))
+        bound = path.times * (path.loss[0] - path.loss)
         error = 2 * moved * path.error + path.times * path.slopes * path.error
         statement = "|theta(t) - theta(0)|^2 <= t (f(0) - f(t))"
         # The losses are differences of numbers that are rounded.
         rounded = path.times * rounding(path.loss[0])
-        return (Claim(statement, moved**2, room, error + rounded),)
+        return (Claim(statement, moved**2, bound, error + rounded),)
 
 
-class FollowsFlow(AbstractTheorem[Case]):
-    """Descent with small steps follows the flow of a linear network.
+class _AbstractFollowing(AbstractTrainingTheorem[Followed]):
+    """Descent stays near its flow, if its steps are small."""
 
-    The theorem of `discretisation.FollowsInTube` with constants that hold on balls around the
-    recorded flow. Given a radius it answers with the largest learning rate; given a learning rate,
-    with the least radius found for which that rate is allowed. A larger radius may need smaller
-    steps, because the constants of larger balls are worse.
+    @override
+    def assumptions(self, subject: Followed, /) -> tuple[Claim, ...]:
+        if subject.tube is not None:
+            return rate_claims(subject.tube, subject.learning_rate)
+        return (requirement("some radius allows the learning rate", isfinite(subject.reached)),)
+
+    @override
+    def conclusions(self, subject: Followed, /) -> tuple[Claim, ...]:
+        apart, error, claims = subject.distances, subject.distance_error, []
+        if apart.size == 0:  # nothing was recorded, or the horizon is shorter than a step
+            return ()
+        if subject.tube is not None:
+            radius = subject.tube.radius
+            error_there = error + rounding(radius)
+            claims.append(Claim("|theta_k - theta(k eta)| <= radius", apart, radius, error_there))
+        if isfinite(subject.reached):
+            reached = subject.reached
+            claims.append(Claim("|theta_k - theta(k eta)| <= max r(t)", apart, reached, error))
+        return tuple(claims)
+
+    @override
+    def answers(self, subject: Followed, /) -> tuple[Answer, ...]:
+        tube, rate, time = subject.tube, subject.learning_rate, readable(subject.time)
+        found = []
+        if tube is not None:
+            condition = f"within {readable(tube.radius)} up to time {time}"
+            found.append(Answer(Question.FOLLOWING_RATE, tube.largest_rate, condition))
+        if rate is not None and isfinite(subject.reached):
+            condition = f"at learning rate {readable(rate)} up to time {time}"
+            until = subject.time
+            found.append(Answer(Question.DISTANCE, subject.reached, condition, until=until))
+        return tuple(found)
+
+
+class FollowsFlow(_AbstractFollowing):
+    """Descent with small steps stays in a tube around the flow.
+
+    With m, beta, gamma as in `Tube`, mu' = m, and mu(0) = 0, let
+
+        eta < inf over 0 < t <= time of
+              (radius - e^{mu(t)} |theta_0 - theta(0)|)
+              / (beta gamma integral_0^t e^{mu(t) - mu(s)} ds).
+
+    Then |theta_k - theta(k eta)| <= radius for k = 1, ..., floor(time / eta).
+
+    The exponent is mu(t) - mu(s), as the proof has it. The paper prints mu(time) - mu(s), with
+    which the statement is false once m changes its sign.
+
+    Of a linear network the constants hold on balls around the recorded flow. Given a radius it
+    answers with the largest learning rate; given a learning rate, with the least radius found for
+    which that rate is allowed. A larger radius may need smaller steps, because the constants of
+    larger balls are worse.
     """
 
     reference: ClassVar[str] = "elkabetz2021:thm3"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = [_is_linear(subject), one_network(subject), _has_flow(subject)]
-        if any(claim.fails for claim in claims):
-            return tuple(claims)
-        claims.append(_reaches(subject))
-        claims.append(_asks_something(subject))
-        if any(claim.fails for claim in claims):
-            return tuple(claims)
-        if subject.radius is not None:
-            tube = self.tube(subject, subject.radius)
-            return (*claims, *rate_claims(tube, subject.learning_rate))
-        found = isfinite(self.distance(subject))
-        return (*claims, requirement("some radius allows the learning rate", found))
+    def narrowed(self, case: Case, /) -> Narrowed[Followed]:
+        return linear_training(case).further(flowing_case).further(self._followed)
 
-    @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _distance_claims(subject, self.distance(subject))
+    def tube(self, flowing: "FlowingCase", radius: float) -> Tube:
+        """The constants on balls of this radius around the flow of a case."""
+        case, path = flowing.case, flowing.path
+        smoothness, steepness, growth = path.constants(case.objective, radius)
+        return Tube(path.times, growth, smoothness, steepness, radius, start_distance(case))
 
-    @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        rate = None
-        if subject.radius is not None:
-            rate = self.tube(subject, subject.radius).largest_rate
-        return _following_answers(subject, rate, self.distance(subject))
+    def _followed(self, flowing: "FlowingCase") -> Narrowed[Followed]:
+        case, radius = flowing.case, flowing.case.radius
+        tube = None if radius is None else self.tube(flowing, radius)
+        covered = tube is None or met(rate_claims(tube, case.learning_rate))
+        reached = self._distance(flowing) if covered else inf
+        return Narrowed((), _followed(case, tube, reached, flowing.time))
 
-    def tube(self, subject: Case, radius: float) -> Tube:
-        """The constants on balls of this radius around the flow of the case."""
-        assert subject.flow is not None  # one of the assumptions
-        path = _Path.of(subject.flow, _horizon(subject))
-        smoothness, steepness, growth = path.constants(subject.objective, radius)
-        offset = start_distance(subject)
-        return Tube(path.times, growth, smoothness, steepness, radius, offset)
-
-    def distance(self, subject: Case) -> float:
+    def _distance(self, flowing: "FlowingCase") -> float:
         """The distance proven for the case's learning rate; infinite where none is or was found.
 
         With D(radius) what the error grows to under the constants of a radius, the least solution
         of D(radius) = radius, approached from below, since D increases.
         """
-        rate = subject.learning_rate
+        rate = flowing.case.learning_rate
         if rate is None:
             return inf
-        reached = self.tube(subject, 0.0).distance(rate)
+        reached = self.tube(flowing, 0.0).distance(rate)
         for _ in range(100):
             radius = 1.01 * reached
-            reached = self.tube(subject, radius).distance(rate) if radius < 1e3 else inf
+            reached = self.tube(flowing, radius).distance(rate) if radius < 1e3 else inf
             if reached <= radius or reached == inf:
                 return reached
         return inf
 
 
-class GlobalCurvature(AbstractTheorem[Case]):
-    """Descent with small steps follows the flow where the loss is smooth on all of space.
+class FollowsWhereSmooth(_AbstractFollowing):
+    """Descent with small steps stays near the flow of a function that is smooth everywhere.
 
-    The corollary of `discretisation.FollowsWhereSmooth`. The loss of one layer is smooth and
-    convex, and its constants are known: h lambda_max(R^T R) and, of a square loss, what the same
-    product of smallest eigenvalues gives, R the readout and h bounding the loss's own second
-    derivative. Deeper networks are smooth nowhere near all of space (their curvature is unbounded,
-    below, too), so that the caller must know better.
+    With beta and m as in `SmoothTube` and c = 1 / (sqrt(2 beta^3 excess) + beta^2 radius), let
+
+        eta < c (radius - d) |m|                              where m < 0
+              c (radius - d) / time                           where m = 0
+              c (radius - d e^{m time}) m / (e^{m time} - 1)  where m > 0
+
+    for d = |theta_0 - theta(0)|. Then |theta_k - theta(k eta)| <= radius up to the horizon. The
+    paper has f(theta(0)) for the excess, of a function that is not negative.
+
+    The loss of one layer is smooth and convex, and its constants are known: h lambda_max(R^T R)
+    and, of a square loss, what the same product of smallest eigenvalues gives, R the readout and h
+    bounding the loss's own second derivative. Deeper networks are smooth nowhere near all of space
+    (their curvature is unbounded, below, too), so that the caller must know better.
 
     Attributes:
         smoothness: what the Hessian's norm stays below; found for one layer.
@@ -171,131 +189,83 @@ class GlobalCurvature(AbstractTheorem[Case]):
     curvature: float | None = None
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = [
-            one_network(subject),
-            requirement("the curvature is bounded on all of space", self._known(subject)),
-            requirement("a horizon is given", subject.time is not None),
-            _asks_something(subject),
-        ]
-        if any(claim.fails for claim in claims):
-            return tuple(claims)
-        if subject.radius is None:
-            found = isfinite(self._distance(subject))
-            return (*claims, requirement("some radius allows the learning rate", found))
-        return (*claims, *rate_claims(self.tube(subject), subject.learning_rate))
+    def narrowed(self, case: Case, /) -> Narrowed[Followed]:
+        smoothness, curvature = self.constants(case.objective)
+        known = bool(0 < smoothness < inf and isfinite(curvature))
+        claims = (
+            requirement("the curvature is bounded on all of space", known),
+            requirement("a horizon is given", case.time is not None),
+            _asks_something(case),
+        )
+        if case.time is None or not met(claims):
+            return Narrowed(claims, None)
+        radius, rate = case.radius, case.learning_rate
+        tube = self.tube(case, case.time, inf if radius is None else radius)
+        reached = inf if rate is None else tube.distance(rate)
+        wanted = None if radius is None else tube
+        return Narrowed(claims, _followed(case, wanted, reached, case.time))
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _distance_claims(subject, self._distance(subject))
+    def assumptions(self, subject: Followed, /) -> tuple[Claim, ...]:
+        everywhere = subject.tube is None or subject.tube.everywhere
+        known = requirement("the constants hold everywhere", everywhere)
+        return known, *super().assumptions(subject)
 
-    @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        rate = None if subject.radius is None else self.tube(subject).largest_rate
-        return _following_answers(subject, rate, self._distance(subject))
+    def tube(self, case: Case, time: float, radius: float) -> SmoothTube:
+        """The constants of a case whose curvature is bounded."""
+        smoothness, curvature = self.constants(case.objective)
+        weights = case.weights if case.flow is None else case.flow.start
+        excess = max(float(case.objective(weights)) - float(case.objective.problem.least_value), 0)
+        return SmoothTube(smoothness, -curvature, excess, time, radius, start_distance(case))
 
-    def tube(self, subject: Case) -> SmoothTube:
-        """The constants of the case; its radius is infinite where none is given."""
-        smoothness, curvature = self._constants(subject)
-        assert subject.time is not None  # one of the assumptions
-        weights = subject.weights if subject.flow is None else subject.flow.start
-        least = float(subject.objective.problem.least_value)
-        excess = max(float(subject.objective(weights)) - least, 0.0)
-        radius = inf if subject.radius is None else subject.radius
-        offset = start_distance(subject)
-        return SmoothTube(smoothness, -curvature, excess, subject.time, radius, offset)
-
-    def _distance(self, subject: Case) -> float:
-        rate = subject.learning_rate
-        return inf if rate is None else self.tube(subject).distance(rate)
-
-    def _known(self, subject: Case) -> bool:
-        smoothness, curvature = self._constants(subject)
-        return bool(0 < smoothness < inf and isfinite(curvature))
-
-    def _constants(self, subject: Case) -> tuple[float, float]:
-        found = _one_layer_constants(subject.objective)
+    def constants(self, objective: Objective) -> tuple[float, float]:
+        """Above the Hessian's norm and below its eigenvalues, on all of space."""
+        found = _one_layer_constants(objective)
         smoothness = found[0] if self.smoothness is None else self.smoothness
         return smoothness, found[1] if self.curvature is None else self.curvature
 
 
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """A flow from time 0 up to a horizon: where it is at some times, and how far off."""
+class FlowingCase(NamedTuple):
+    """A case of a linear network with its flow up to a horizon."""
 
-    times: Records
-    weights: Weights
-    loss: Records
-    error: Records
-    slopes: Records
-
-    @classmethod
-    def of(cls, flow: Flow, horizon: float) -> "_Path":
-        """The records up to the first at or after the horizon; the start is one of them."""
-        late = int(np.searchsorted(flow.times, horizon * (1 - 1e-12)))  # times are rounded
-        kept = slice(0, late + 1)
-        times, weights, error = flow.times[kept], flow.weights, flow.error[kept]
-        weights = tuple(array[kept] for array in weights)
-        if times[0] > 0:
-            times, error = np.append(0.0, times), np.append(0.0, error)
-            weights = tuple(
-                np.concatenate([start[None], array])
-                for start, array in zip(flow.start, weights, strict=True)
-            )
-        loss, slopes = _values_and_slopes(flow.objective, weights)
-        return cls(times, weights, np.asarray(loss), error, np.asarray(slopes))
-
-    def constants(self, objective: Objective, radius: float) -> tuple[float, float, Records]:
-        """Beta, gamma, and m on each interval, for balls of this radius around the flow."""
-        # Each loss is off by what the error of the flow makes of it.
-        off = self.slopes * self.error + rounding(self.loss)
-        fallen = np.maximum(self.loss[:-1] - self.loss[1:], 0) + off[:-1] + off[1:]
-        lengths = np.sqrt(np.diff(self.times) * fallen)
-        radii = radius + lengths / 2 + np.maximum(self.error[:-1], self.error[1:])
-        middles = tuple((array[1:] + array[:-1]) / 2 for array in self.weights)
-        bounds = np.asarray(_bounds_on_balls(objective, middles, jnp.asarray(radii)))
-        return float(np.max(bounds[0])), float(np.max(bounds[1])), bounds[2]
+    case: Case
+    path: RecordedPath
+    time: float
 
 
-@eqx.filter_jit
-def _values_and_slopes(
-    objective: Objective, weights: Weights
-) -> tuple[Float[Array, " records"], Float[Array, " records"]]:
-    """The loss and the norm of its gradient, at each of some points."""
+def flowing_case(training: LinearTraining) -> Narrowed[FlowingCase]:
+    """A case that has a flow, followed for long enough, and asks for something."""
+    case, flow = training.case, own_flow(training.case)
+    given = requirement("a flow of one network with a known error is given", flow is not None)
+    if flow is None:
+        return Narrowed((given,), None)
+    end = float(flow.times[-1])
+    time = end if case.time is None else case.time
+    if end > 0:
+        reaches = Claim("time <= the last record of the flow", time, end)
+    else:
+        reaches = requirement("the flow was followed for some time", False)
+    claims = (given, reaches, _asks_something(case))
+    if not met(claims):
+        return Narrowed(claims, None)
+    return Narrowed(claims, FlowingCase(case, RecordedPath.of(flow, time), time))
 
-    def at(point: Weights) -> tuple[Array, Array]:
-        value, slopes = objective.value_and_gradient(point)
-        return value, jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))
 
-    return jax.lax.map(at, tuple(jnp.asarray(array) for array in weights))
+def _asks_something(case: Case) -> Claim:
+    given = case.radius is not None or case.learning_rate is not None
+    return requirement("a radius or a learning rate is given", given)
 
 
-@eqx.filter_jit
-def _bounds_on_balls(
-    objective: Objective, centres: Weights, radii: Float[Array, " balls"]
-) -> Float[Array, "3 balls"]:
-    """On each ball: above the Hessian's norm, the gradient's, and minus the least eigenvalue.
-
-    Where the Hessian at the centre is affordable it is sharper on small balls to let it change by
-    its Lipschitz constant.
-    """
-
-    def on(ball: tuple[Weights, Array]) -> Array:
-        centre, radius = ball
-        bounds = ball_bounds(objective, centre, radius)
-        far = jnp.stack([bounds.hessian, bounds.gradient, -bounds.smallest_eigenvalue])
-        if objective.network.size > _DENSE:
-            return far
-        values = jnp.linalg.eigvalsh(linear_hessian(objective, centre))
-        largest = jnp.max(jnp.abs(values)) * (1 + _EIGENVALUE_ERROR)
-        change = radius * bounds.hessian_lipschitz
-        slope = jnp.sqrt(sum(jnp.sum(part**2) for part in objective.gradient(centre)))
-        reached = slope + radius * (largest + change / 2)
-        least = -values[0] + _EIGENVALUE_ERROR * largest + change
-        return jnp.minimum(far, jnp.stack([largest + change, reached, least]))
-
-    layers = tuple(jnp.asarray(array) for array in centres)
-    return jax.lax.map(on, (layers, radii)).T
+def _followed(case: Case, tube: Tube | SmoothTube | None, reached: float, time: float) -> Followed:
+    """With the distances of the recorded run, if run and flow were recorded."""
+    run, flow = own_run(case), own_flow(case)
+    if run is None or flow is None:
+        return Followed(tube, case.learning_rate, np.zeros(0), 0.0, reached, time)
+    kept = run.times[run.times <= time * (1 + 1e-12)]  # times are rounded
+    exact = flow.at(kept)
+    error = FLOW_ERRORS * exact.error + rounding(norms_of(exact.weights))
+    apart = np.asarray(distance(run.at(kept), exact))
+    return Followed(tube, case.learning_rate, apart, error, reached, time)
 
 
 def _one_layer_constants(objective: Objective) -> tuple[float, float]:
@@ -315,68 +285,3 @@ def _one_layer_constants(objective: Objective) -> tuple[float, float]:
     if squared is not None:
         curvature = 2 * float(squared.scale) * max(float(squared.spectrum[0]), 0.0)
     return second * gram[-1] + decay, curvature * max(gram[0], 0.0) + decay
-
-
-def _is_linear(case: Case) -> Claim:
-    """The only networks whose curvature is bounded on balls."""
-    linear = isinstance(case.objective.network, LinearNetwork)
-    return requirement("the network is linear", linear)
-
-
-def _has_flow(case: Case) -> Claim:
-    met = own_flow(case) is not None
-    return requirement("a flow of one network with a known error is given", met)
-
-
-def _reaches(case: Case) -> Claim:
-    assert case.flow is not None
-    end = float(case.flow.times[-1])
-    if end <= 0:
-        return requirement("the flow was followed for some time", False)
-    return Claim("time <= the last record of the flow", _horizon(case), end)
-
-
-def _asks_something(case: Case) -> Claim:
-    given = case.radius is not None or case.learning_rate is not None
-    return requirement("a radius or a learning rate is given", given)
-
-
-def _horizon(case: Case) -> float:
-    """The time that is given, or else the last that the flow was recorded at."""
-    if case.time is not None or case.flow is None:
-        return inf if case.time is None else case.time
-    return float(case.flow.times[-1])
-
-
-def _norms(weights: Weights) -> Records:
-    """The Euclidean norm of each of some points."""
-    return np.sqrt(sum(np.sum(np.asarray(a) ** 2, axis=tuple(range(1, a.ndim))) for a in weights))
-
-
-def _following_answers(case: Case, rate: Magnitude | None, reached: float) -> tuple[Answer, ...]:
-    time = readable(_horizon(case))
-    found = []
-    if rate is not None and case.radius is not None:
-        condition = f"within {readable(case.radius)} up to time {time}"
-        found.append(Answer(Question.FOLLOWING_RATE, rate, condition))
-    if case.learning_rate is not None and isfinite(reached):
-        condition = f"at learning rate {readable(case.learning_rate)} up to time {time}"
-        found.append(Answer(Question.DISTANCE, reached, condition, until=_horizon(case)))
-    return tuple(found)
-
-
-def _distance_claims(case: Case, reached: float) -> tuple[Claim, ...]:
-    """That the run stayed as near to the flow as was promised, at what it recorded."""
-    run, flow = own_run(case), own_flow(case)
-    if run is None or flow is None:
-        return ()
-    kept = run.times <= _horizon(case) * (1 + 1e-12)  # times are rounded
-    followed = flow.at(run.times[kept])
-    apart = distance(run.at(run.times[kept]), followed)
-    error = FLOW_ERRORS * followed.error + rounding(_norms(followed.weights))
-    claims = []
-    if case.radius is not None:
-        claims.append(Claim("|theta_k - theta(k eta)| <= radius", apart, case.radius, error))
-    if isfinite(reached):
-        claims.append(Claim("|theta_k - theta(k eta)| <= max r(t)", apart, reached, error))
-    return tuple(claims)

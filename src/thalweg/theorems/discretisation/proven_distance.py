@@ -1,34 +1,38 @@
 """What a descent run proves of its own distance to the flow, as a statement about a case."""
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Narrowed,
     Question,
     requirement,
     rounding,
 )
 from thalweg.certificates.magnitude import readable
-from thalweg.certificates.trajectories import (
-    FLOW_ERRORS,
-    one_network,
-    own_flow,
-    own_run,
-    start_distance,
-)
+from thalweg.certificates.trajectories import FLOW_ERRORS, own_flow, own_run, start_distance
+from thalweg.dynamics import Descent
 from thalweg.dynamics.trajectory import distance
-from thalweg.network import LinearNetwork
+from thalweg.theorems.settings.linear import LinearTraining, linear_training
 from thalweg.tubes import Tube, tube
 
 
-class ProvenDistance(AbstractTheorem[Case]):
+class RecordedTube(NamedTuple):
+    """A descent run from the start of a case, and its tube."""
+
+    case: Case
+    run: Descent
+    tube: Tube
+
+
+class ProvenDistance(AbstractTrainingTheorem[RecordedTube]):
     """A descent run proves how far the exact flow is from it, without integrating the flow.
 
     The tube of `thalweg.tubes`, which is ours:
@@ -43,26 +47,16 @@ class ProvenDistance(AbstractTheorem[Case]):
     corrected: bool = eqx.field(default=True, static=True)
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        linear = isinstance(subject.objective.network, LinearNetwork)
-        claims = (
-            requirement("the network is linear", linear),
-            one_network(subject),
-            requirement("a run from this start is given", own_run(subject) is not None),
-        )
-        if any(claim.fails for claim in claims):
-            return claims
-        failed = self.tube(subject).failed_at
-        return *claims, requirement("its tube stays finite", failed is None)
+    def narrowed(self, case: Case, /) -> Narrowed[RecordedTube]:
+        return linear_training(case).further(self._with_tube)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        run, flow = own_run(subject), own_flow(subject)
-        assert run is not None  # one of the assumptions
+    def conclusions(self, subject: RecordedTube, /) -> tuple[Claim, ...]:
+        case, run, found = subject
+        flow = own_flow(case)
         if flow is None:
             return ()
         exact = flow if np.array_equal(flow.times, run.times) else flow.at(run.times)
-        found = self.tube(subject)
         gap = distance(run, exact)
         doubt = FLOW_ERRORS * exact.error + rounding(gap, 1.0)
         return (
@@ -71,8 +65,8 @@ class ProvenDistance(AbstractTheorem[Case]):
         )
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        found = self.tube(subject)
+    def answers(self, subject: RecordedTube, /) -> tuple[Answer, ...]:
+        found = subject.tube
         end = float(found.times[-1])
         until = f"up to time {readable(end)}"
         answers = (Answer(Question.DISTANCE, float(np.max(found.upper)), until, until=end),)
@@ -80,8 +74,11 @@ class ProvenDistance(AbstractTheorem[Case]):
             return answers
         return *answers, Answer(Question.DISTANCE, found.forever, "for ever")
 
-    def tube(self, subject: Case) -> Tube:
-        """The tube of the case's run."""
-        run = own_run(subject)
-        assert run is not None  # one of the assumptions
-        return tube(run, start_distance(subject), corrected=self.corrected)
+    def _with_tube(self, training: LinearTraining) -> Narrowed[RecordedTube]:
+        case, run = training.case, own_run(training.case)
+        given = requirement("a run from this start is given", run is not None)
+        if run is None:
+            return Narrowed((given,), None)
+        found = tube(run, start_distance(case), corrected=self.corrected)
+        finite = requirement("its tube stays finite", found.failed_at is None)
+        return Narrowed.where((given, finite), RecordedTube(case, run, found))

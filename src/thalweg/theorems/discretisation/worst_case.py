@@ -19,8 +19,7 @@ from typing_extensions import override
 
 from thalweg._checks import InputError
 from thalweg.adversarial import WorstCase
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates import AbstractTheorem, Claim, Magnitude, requirement
 
 _DIGITS = 60
 _SERIES = 40  # terms of the arctangent of less than 0.01

@@ -19,23 +19,22 @@ from jaxtyping import Array, Float
 from typing_extensions import override
 
 from thalweg._typing import Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
+from thalweg.certificates import (
     AbstractTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
     Place,
     Question,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude
 from thalweg.certificates.points import Smallest, recorded, smallest_at, start_of
 from thalweg.certificates.trajectories import FLOW_ERRORS, start_distance
 from thalweg.curvature import flow_eigenvalue_bound
 from thalweg.dynamics import Flow
 from thalweg.measurement import imbalance, layer_norms
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 
@@ -107,7 +106,7 @@ class FlowCurvature(AbstractTheorem[Case]):
     @override
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network = subject.objective.network
-        linear = isinstance(network, LinearNetwork)
+        linear = network.linear is not None
         radius, limit = _start_radius(subject), 1 / (2 * network.depth)
         return (
             requirement("the network is linear", linear),
@@ -143,7 +142,7 @@ class FlowRegionCurvature(AbstractTheorem[Case]):
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network = subject.objective.network
         known = network.layered is not None
-        statement = "the network has an activation of two slopes and no biases"
+        statement = "the network is a (leaky-)ReLU network without biases"
         return (requirement(statement, known), *_conserves_balance(subject))
 
     @override

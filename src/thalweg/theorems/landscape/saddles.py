@@ -1,8 +1,9 @@
 """Weights at which a deep network's loss curves down as sharply as one likes.
 
 With three layers the smallest Hessian eigenvalue is unbounded below over all weights, so that no
-single number bounds it: what bounds there are must look at the norms of the layers (`landscape`).
-Two constructions show it, both with a direction d in which the loss curves down:
+single number bounds it: what bounds there are must look at the norms of the layers
+(`smallest_eigenvalue`). Two constructions show it, both with a direction d in which the loss
+curves down:
 
     sharp      only one entry of each layer is not zero, and <d, H d> = -c |d|^2 exactly
     rescaled   any weights that move the loss at zero output, with two layers made small and one
@@ -23,10 +24,10 @@ from typing_extensions import override
 from thalweg._checks import require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.adversarial import Saddle, rescaled_saddle, sharp_saddle
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.certificates import AbstractTheorem, Claim, requirement, rounding
 from thalweg.certificates.points import regular_points
 from thalweg.curvature import linear_form, region_form, smallest_eigenvalue
-from thalweg.network import LinearNetwork
+from thalweg.curvature.products import linear_network
 from thalweg.objective import Objective
 
 _LARGEST_FACTOR = 2.0**60  # the third power of larger ones comes near the end of floating point
@@ -65,9 +66,9 @@ class SharpSaddle(AbstractTheorem[WantedCurvature]):
 
     @override
     def assumptions(self, subject: WantedCurvature, /) -> tuple[Claim, ...]:
-        network, problem = subject.objective.network, subject.objective.problem
-        linear = requirement("the network is linear", isinstance(network, LinearNetwork))
-        if not isinstance(network, LinearNetwork):
+        network, problem = subject.objective.network.linear, subject.objective.problem
+        linear = requirement("the network is linear", network is not None)
+        if network is None:
             return (linear,)
         slopes = np.asarray(
             problem.output_gradient(jnp.zeros((len(problem.inputs), problem.shape[0])))
@@ -83,9 +84,7 @@ class SharpSaddle(AbstractTheorem[WantedCurvature]):
 
     @override
     def conclusions(self, subject: WantedCurvature, /) -> tuple[Claim, ...]:
-        network = subject.objective.network
-        assert isinstance(network, LinearNetwork)  # as assumed
-        saddle, form = _sharp(subject.objective, network, jnp.asarray(subject.curvature))
+        saddle, form = _sharp(subject.objective, jnp.asarray(subject.curvature))
         form = float(form)
         wanted = (float(subject.objective.weight_decay) - subject.curvature) * _square(saddle)
         wish = "(weight decay - c)" if float(subject.objective.weight_decay) else "-c"
@@ -116,12 +115,12 @@ class RescaledSaddle(AbstractTheorem[WantedCurvature]):
     def assumptions(self, subject: WantedCurvature, /) -> tuple[Claim, ...]:
         network = subject.objective.network
         known = network.linear is not None or network.layered is not None
-        claims = [requirement("the network is linear or has an activation of two slopes", known)]
+        claims = [requirement("the network is linear or a (leaky-)ReLU network", known)]
         if not known:
             return tuple(claims)
         claims.append(_has_three_layers(subject))
         network.check(subject.weights)
-        if not isinstance(network, LinearNetwork):
+        if network.linear is None:
             point = tuple(jnp.asarray(each)[None] for each in subject.weights)
             regular = bool(regular_points(subject.objective, point)[0])
             claims.append(requirement("no pre-activation that can change is zero", regular))
@@ -188,9 +187,8 @@ def _agreements(objective: Objective, weights: Weights) -> Float[Array, "samples
 
 
 @eqx.filter_jit
-def _sharp(
-    objective: Objective, network: LinearNetwork, curvature: Scalar
-) -> tuple[Saddle, Scalar]:
+def _sharp(objective: Objective, curvature: Scalar) -> tuple[Saddle, Scalar]:
+    network = linear_network(objective, "`sharp_saddle`")
     saddle = sharp_saddle(network, objective.problem, curvature)
     return saddle, linear_form(objective, *saddle)
 
@@ -198,7 +196,7 @@ def _sharp(
 @eqx.filter_jit
 def _rescaled(objective: Objective, weights: Weights, factor: Scalar) -> tuple[Saddle, Scalar]:
     saddle = rescaled_saddle(objective.network, objective.problem, weights, factor)
-    linear = isinstance(objective.network, LinearNetwork)
+    linear = objective.network.linear is not None
     return saddle, (linear_form if linear else region_form)(objective, *saddle)
 
 

@@ -4,12 +4,12 @@ With depth N, layers W_j, the gradient G of the loss with respect to their produ
 C of products of spectral norms that leave out two, the smallest eigenvalue is at least
 
     -|G|_s lambda_max(C)                             at any point of a linear network,
-    -a^{N-1} mean_i |g_i| |x_i| lambda_max(C')       at any smooth point of a network of two slopes,
+    -a^{N-1} mean_i |g_i| |x_i| lambda_max(C')       at any smooth point of a (leaky-)ReLU network,
 
 where a bounds the slopes, g_i is the gradient of a sample's loss and C' is C times the operator
 norms of two layers. Both come from the second derivative of the product, for that of the convex
 loss only adds. With two layers no norms are left, and the bound holds at all weights. Along a flow
-from near zero more can be said (`flow_landscape`); with three layers no bound holds at all weights
+from near zero more can be said (`along_flows`); with three layers no bound holds at all weights
 (`saddles`). The numbers themselves are those of `curvature.bounds`.
 
 The statements of elkabetz2021 are about any convex loss, so the loss's scale is part of G and g_i.
@@ -24,10 +24,10 @@ from jaxtyping import Array, Float
 from typing_extensions import override
 
 from thalweg._typing import Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
+from thalweg.certificates import (
     AbstractTheorem,
     Answer,
+    Case,
     Claim,
     Place,
     Question,
@@ -36,7 +36,6 @@ from thalweg.certificates.certificate import (
 )
 from thalweg.certificates.points import regular_at_start, smallest_along, start_of
 from thalweg.curvature import shallow_eigenvalue_bound, smallest_eigenvalue_bounds
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 
 
@@ -58,7 +57,7 @@ class LinearCurvature(AbstractTheorem[Case]):
 
     @override
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        linear = isinstance(subject.objective.network, LinearNetwork)
+        linear = subject.objective.network.linear is not None
         return (requirement("the network is linear", linear),)
 
     @override
@@ -71,7 +70,7 @@ class LinearCurvature(AbstractTheorem[Case]):
 
 
 class RegionCurvature(AbstractTheorem[Case]):
-    """The curvature of a network with two slopes is bounded below by the norms of its layers.
+    """The curvature of a (leaky-)ReLU network is bounded below by the norms of its layers.
 
     With slopes of modulus a at most, gradients g_i of the samples' losses with respect to the
     outputs, p_j the norm of w_j -> W_j(w_j) (one for a full matrix), where no pre-activation is
@@ -92,7 +91,7 @@ class RegionCurvature(AbstractTheorem[Case]):
     def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
         network = subject.objective.network
         known = network.layered is not None
-        claim = requirement("the network has an activation of two slopes and no biases", known)
+        claim = requirement("the network is a (leaky-)ReLU network without biases", known)
         return (claim, regular_at_start(subject)) if known else (claim,)
 
     @override
@@ -105,7 +104,7 @@ class RegionCurvature(AbstractTheorem[Case]):
 
 
 class ShallowCurvature(AbstractTheorem[Case]):
-    """With two layers and a loss of bounded slope the curvature is bounded below at all weights.
+    """With two layers and a loss of bounded gradient the curvature is bounded below everywhere.
 
     Where the gradient of a sample's loss has the norm c at most, whatever the outputs,
 
@@ -114,8 +113,8 @@ class ShallowCurvature(AbstractTheorem[Case]):
     with the largest slope a of the activation and the norms p_j of w_j -> W_j(w_j). For full
     matrices p_j = 1, for linear networks a = 1, and a readout counts with its norm. The paper uses
     it to show that three layers are needed for a curvature that is unbounded below: claim 27 for
-    linear networks, 28 for two slopes, 29 for shared weights. c is sqrt(2) for cross-entropy and 1
-    for the logistic loss. Weight decay adds itself.
+    linear networks, 28 for (leaky-)ReLU networks, 29 for shared weights. c is sqrt(2) for
+    cross-entropy and 1 for the logistic loss. Weight decay adds itself.
     """
 
     reference: ClassVar[str] = "elkabetz2021:claim27"
@@ -126,9 +125,9 @@ class ShallowCurvature(AbstractTheorem[Case]):
         known = network.linear is not None or network.layered is not None
         bounded = problem.largest_gradient is not None
         return (
-            requirement("the network is linear or has an activation of two slopes", known),
+            requirement("the network is linear or a (leaky-)ReLU network", known),
             requirement("the network has two layers", network.depth == 2),
-            requirement("the loss is cross-entropy or logistic, of bounded slope", bounded),
+            requirement("the gradient of a sample's loss is bounded", bounded),
         )
 
     @override

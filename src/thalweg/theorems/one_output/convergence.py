@@ -1,13 +1,12 @@
 """Networks with one output on white inputs: when flow and descent converge [elkabetz2021, sec. 5].
 
 The theorems are about balanced starts, or nearly balanced ones, near zero. Their numbers are in the
-units of `white_setting`, which the theorems convert; they reach 1e-30, so they are magnitudes.
+units of `settings.one_output`, and converted; they reach 1e-30, so they are magnitudes.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from math import inf, log
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,36 +15,35 @@ import scipy
 from jaxtyping import Array, Float, Key
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Question,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude
 from thalweg.certificates.trajectories import own_flow, own_run, start_distance
 from thalweg.initialisation import balanced
 from thalweg.measurement import unbalancedness
 from thalweg.network import LinearNetwork
 from thalweg.theorems.balance.neighbourhood import tube_claims
-from thalweg.theorems.one_output.stages import LARGEST_NORM, Ray, convergence_time, ray_claims
+from thalweg.theorems.one_output.stages import convergence_time
 from thalweg.theorems.probability.sampling import Proportion
 from thalweg.theorems.settings.one_output import (
-    gap_of,
-    problem_claims,
+    OneOutputTraining,
+    one_output_training,
     ray_between,
-    ray_of,
-    setting_claims,
+    small_start,
     target_claim,
-    target_of,
-    units,
 )
+from thalweg.theorems.settings.ray import LARGEST_NORM, Ray, ray_claims
 
 
-class FlowConverges(AbstractTheorem[Case]):
+class FlowConverges(AbstractTrainingTheorem[OneOutputTraining]):
     """The flow of a balanced network with one output reaches the target, in known time.
 
     In the paper's units, with depth N, |w| <= 0.2 and cosine nu != -1 at the start,
@@ -66,59 +64,96 @@ class FlowConverges(AbstractTheorem[Case]):
     reference: ClassVar[str] = "elkabetz2021:prop14"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = setting_claims(subject)
-        if any(claim.fails for claim in claims) or subject.target_loss is None:
-            return claims
-        return (*claims, target_claim(subject))
+    def narrowed(self, case: Case, /) -> Narrowed[OneOutputTraining]:
+        return one_output_training(case).further(small_start)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        if subject.target_loss is None:
+    def assumptions(self, subject: OneOutputTraining, /) -> tuple[Claim, ...]:
+        return () if subject.gap is None else (target_claim(subject),)
+
+    @override
+    def answers(self, subject: OneOutputTraining, /) -> tuple[Answer, ...]:
+        if subject.gap is None:
             return ()
-        return (Answer(Question.TIME, self._time(subject)),)
+        return (Answer(Question.TIME, _flow_time(subject, subject.gap)),)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        ray, flow, claims = ray_of(subject), own_flow(subject), []
-        started = flow is not None and start_distance(subject) == 0
-        if subject.target_loss is not None and flow is not None and started:
-            late = flow.times >= float(self._time(subject))
-            if late.any():  # else it was not followed for long enough
-                statement = "loss of the flow <= the target loss, from t on"
-                off = rounding(flow.loss[0])
-                claims.append(Claim(statement, flow.loss[late], subject.target_loss, off))
+    def conclusions(self, subject: OneOutputTraining, /) -> tuple[Claim, ...]:
+        ray, gap = subject.ray, subject.gap
+        claims = [] if gap is None else _flow_arrives(subject.case, _flow_time(subject, gap))
         if not ray.is_resolved:
             return tuple(claims)
-        if subject.target_loss is not None:
-            taken = ray.elapsed(ray.total_time(gap_of(subject))) * units(subject).time
+        if gap is not None:
+            taken = Magnitude.of(ray.elapsed(ray.total_time(gap)) * subject.units.time)
             statement = "time of the exact flow to the target loss <= t"
-            claims.append(Claim(statement, Magnitude.of(taken), self._time(subject)))
+            claims.append(Claim(statement, taken, _flow_time(subject, gap)))
         return *claims, *tube_claims(subject)
 
-    def _time(self, subject: Case) -> Magnitude:
-        return convergence_time(ray_of(subject), gap_of(subject)) * units(subject).time
+
+def _flow_time(training: OneOutputTraining, gap: float) -> Magnitude:
+    return convergence_time(training.ray, gap) * training.units.time
 
 
-class _AbstractTinySteps(AbstractTheorem[Case]):
+def _flow_arrives(case: Case, time: Magnitude) -> list[Claim]:
+    """That the recorded flow is below the target loss from a time on, if it went on for so long."""
+    flow = own_flow(case)
+    if flow is None or start_distance(case) != 0 or not np.any(flow.times >= float(time)):
+        return []
+    late, off = flow.times >= float(time), rounding(flow.loss[0])
+    statement = "loss of the flow <= the target loss, from t on"
+    return [Claim(statement, flow.loss[late], case.target_loss, off)]
+
+
+class TargetedTraining(NamedTuple):
+    """A training with a target loss that can be reached, so far above the least one."""
+
+    training: OneOutputTraining
+    gap: float
+
+    @property
+    def learning_rate(self) -> Magnitude | None:
+        """That of the case, if it has one."""
+        rate = self.training.case.learning_rate
+        return None if rate is None else Magnitude.of(rate)
+
+
+def _targeted(training: OneOutputTraining) -> Narrowed[TargetedTraining]:
+    claim, gap = target_claim(training), training.gap
+    setting = None if gap is None or claim.fails else TargetedTraining(training, gap)
+    return Narrowed((claim,), setting)
+
+
+class _AbstractTinySteps(AbstractTrainingTheorem[TargetedTraining]):
     """Descent reaches its target after so many steps, if none is larger than so much."""
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
+    def assumptions(self, subject: TargetedTraining, /) -> tuple[Claim, ...]:
+        if subject.learning_rate is None:
+            return ()
+        statement = "eta <= the largest learning rate that is covered"
+        return (Claim(statement, subject.learning_rate, self.largest_rate(subject)),)
+
+    @override
+    def answers(self, subject: TargetedTraining, /) -> tuple[Answer, ...]:
         largest, steps = self.largest_rate(subject), self.iterations(subject)
         return Answer(Question.LEARNING_RATE, largest), Answer(Question.ITERATIONS, steps)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        return _reached(subject, self.iterations(subject))
+    def conclusions(self, subject: TargetedTraining, /) -> tuple[Claim, ...]:
+        return _reached(subject.training.case, self.iterations(subject))
+
+    def iterations(self, subject: TargetedTraining) -> Magnitude:
+        """The bound on k, for the learning rate of the case or else the largest."""
+        rate = subject.learning_rate
+        return self.time(subject) / (self.largest_rate(subject) if rate is None else rate) + 1
 
     @abstractmethod
-    def largest_rate(self, subject: Case) -> Magnitude:
+    def largest_rate(self, subject: TargetedTraining) -> Magnitude:
         """The bound on eta."""
 
     @abstractmethod
-    def iterations(self, subject: Case) -> Magnitude:
-        """The bound on k, for the learning rate of the case or else the largest."""
+    def time(self, subject: TargetedTraining) -> Magnitude:
+        """The bound on (k - 1) eta."""
 
 
 class DescentConverges(_AbstractTinySteps):
@@ -135,20 +170,16 @@ class DescentConverges(_AbstractTinySteps):
     reference: ClassVar[str] = "elkabetz2021:thm15"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = setting_claims(subject)
-        if any(claim.fails for claim in claims):
-            return claims
-        return (*claims, *_descent_claims(subject, self.largest_rate))
+    def narrowed(self, case: Case, /) -> Narrowed[TargetedTraining]:
+        return one_output_training(case).further(small_start).further(_targeted)
 
     @override
-    def largest_rate(self, subject: Case) -> Magnitude:
-        return balanced_rate(ray_of(subject), gap_of(subject)) * units(subject).time
+    def largest_rate(self, subject: TargetedTraining) -> Magnitude:
+        return balanced_rate(subject.training.ray, subject.gap) * subject.training.units.time
 
     @override
-    def iterations(self, subject: Case) -> Magnitude:
-        time = convergence_time(ray_of(subject), gap_of(subject) / 2) * units(subject).time
-        return time / _rate(subject, self.largest_rate(subject)) + 1
+    def time(self, subject: TargetedTraining) -> Magnitude:
+        return _flow_time(subject.training, subject.gap / 2)
 
 
 class UnbalancedDescentConverges(_AbstractTinySteps):
@@ -169,33 +200,54 @@ class UnbalancedDescentConverges(_AbstractTinySteps):
     reference: ClassVar[str] = "elkabetz2021:thm32"
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = setting_claims(subject, balanced=False, largest=0.1)
-        if any(claim.fails for claim in claims) or target_claim(subject).fails:
-            return (*claims, target_claim(subject))
-        ray = ray_of(subject)
-        unit = np.linalg.norm(target_of(subject)) ** (2 / ray.depth)
-        found = Magnitude.of(float(unbalancedness(subject.weights)) / unit)
+    def narrowed(self, case: Case, /) -> Narrowed[TargetedTraining]:
+        start = one_output_training(case).further(
+            lambda training: small_start(training, balanced=False, largest=0.1)
+        )
+        return start.further(_targeted)
+
+    @override
+    def assumptions(self, subject: TargetedTraining, /) -> tuple[Claim, ...]:
+        training, gap = subject
+        ray = training.ray
+        unit = np.linalg.norm(training.target) ** (2 / ray.depth)
+        found = Magnitude.of(float(unbalancedness(training.case.weights)) / unit)
         allowed = "|w|^8 min{1, gap^2} / (N^15 e^(12 N + 6) M^(9 N - 5) L^2)"
         statement = f"unbalancedness <= {allowed}, in the paper's units"
-        nearly = Claim(statement, found, largest_unbalancedness(ray, gap_of(subject)))
-        return (*claims, nearly, *_descent_claims(subject, self.largest_rate))
+        nearly = Claim(statement, found, largest_unbalancedness(ray, gap))
+        return nearly, *super().assumptions(subject)
 
     @override
-    def largest_rate(self, subject: Case) -> Magnitude:
-        return unbalanced_rate(ray_of(subject), gap_of(subject)) * units(subject).time
+    def largest_rate(self, subject: TargetedTraining) -> Magnitude:
+        return unbalanced_rate(subject.training.ray, subject.gap) * subject.training.units.time
 
     @override
-    def iterations(self, subject: Case) -> Magnitude:
-        time = unbalanced_time(ray_of(subject), gap_of(subject)) * units(subject).time
-        return time / _rate(subject, self.largest_rate(subject)) + 1
+    def time(self, subject: TargetedTraining) -> Magnitude:
+        return unbalanced_time(subject.training.ray, subject.gap) * subject.training.units.time
 
 
-class RandomStartConverges(AbstractTheorem[Case]):
+class RandomTraining(NamedTuple):
+    """A training whose start is random and balanced, its product drawn with this scale."""
+
+    training: OneOutputTraining
+    scale: float
+
+
+def _random(training: OneOutputTraining) -> Narrowed[RandomTraining]:
+    start = training.case.random_start
+    several = Claim("2 <= inputs", 2, training.problem.shape[1])
+    if start is None or start.kind != "balanced":
+        known = requirement("the start is random and balanced", False)
+        return Narrowed((several, known), None)
+    known = requirement("the start is random and balanced", True)
+    return Narrowed.where((several, known), RandomTraining(training, start.scale))
+
+
+class RandomStartConverges(AbstractTrainingTheorem[RandomTraining]):
     """From a random balanced start small enough, descent almost surely converges.
 
-    Where the product's law is continuous, |w| <= 0.2 |target| almost surely, and there is more
-    than one input, the assumptions of `DescentConverges` hold with probability one. The law of
+    Where the product's distribution is continuous, |w| <= 0.2 |target| almost surely, and there is
+    more than one input, the assumptions of `DescentConverges` hold with probability one. That of
     `initialisation.balanced`, N(0, scale^2) per entry, is not bounded; for it they hold with the
     probability, exact and ours,
 
@@ -203,7 +255,7 @@ class RandomStartConverges(AbstractTheorem[Case]):
 
     Attributes:
         samples: how many starts are drawn to compare.
-        seed: of these.
+        seed: the random seed of these.
     """
 
     reference: ClassVar[str] = "elkabetz2021:cor18"
@@ -211,30 +263,19 @@ class RandomStartConverges(AbstractTheorem[Case]):
     seed: int = 0
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = problem_claims(subject)
-        if any(claim.fails for claim in claims):
-            return claims
-        law = subject.random_start
-        several = Claim("2 <= inputs", 2, subject.objective.problem.shape[1])
-        known = requirement(
-            "the start is random and balanced", law is not None and law.kind == "balanced"
-        )
-        return *claims, several, known
+    def narrowed(self, case: Case, /) -> Narrowed[RandomTraining]:
+        return one_output_training(case).further(_random)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
+    def answers(self, subject: RandomTraining, /) -> tuple[Answer, ...]:
         return (Answer(Question.PROBABILITY, self.probability(subject)),)
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        assert subject.random_start is not None  # one of the assumptions
-        target = target_of(subject).ravel()
+    def conclusions(self, subject: RandomTraining, /) -> tuple[Claim, ...]:
+        training, scale = subject
         keys = jax.random.split(jax.random.key(self.seed), self.samples)
-        network, scale = subject.objective.network, subject.random_start.scale
-        assert isinstance(network, LinearNetwork)  # another
-        starts = np.asarray(_random_products(network, scale, keys))
-        rays = [ray_between(start, target, 2) for start in starts]
+        starts = np.asarray(_random_products(training.network, scale, keys))
+        rays = [ray_between(start, training.target, 2) for start in starts]
         met = np.array([all(claim.holds_clearly for claim in ray_claims(ray)) for ray in rays])
         small = np.array([ray.norm <= LARGEST_NORM for ray in rays])
         event = "P(|w| <= 0.2 |target|, nu > -1)"
@@ -246,11 +287,11 @@ class RandomStartConverges(AbstractTheorem[Case]):
             share.at_most(f"{event} <= P(chi2 <= (0.2 |target| / scale)^2)", probability),
         )
 
-    def probability(self, subject: Case) -> float:
+    def probability(self, subject: RandomTraining) -> float:
         """Of a start that `DescentConverges` speaks about."""
-        assert subject.random_start is not None  # one of the assumptions
-        size = LARGEST_NORM * np.linalg.norm(target_of(subject)) / subject.random_start.scale
-        return float(scipy.stats.chi2.cdf(size**2, subject.objective.problem.shape[1]))
+        training, scale = subject
+        size = LARGEST_NORM * np.linalg.norm(training.target) / scale
+        return float(scipy.stats.chi2.cdf(size**2, training.problem.shape[1]))
 
 
 def balanced_rate(ray: Ray, gap: float) -> Magnitude:
@@ -287,25 +328,12 @@ def _detour(ray: Ray, gap: float) -> tuple[float, float]:
     return most, log(23 * ray.depth * most / (ray.norm * min(1.0, gap)))
 
 
-def _descent_claims(case: Case, largest_rate: Callable[[Case], Magnitude]) -> tuple[Claim, ...]:
-    """That there is a target and, where there is a learning rate, that it is small enough."""
-    target = target_claim(case)
-    if target.fails or case.learning_rate is None:
-        return (target,)
-    statement = "eta <= the largest learning rate that is covered"
-    return target, Claim(statement, Magnitude.of(case.learning_rate), largest_rate(case))
-
-
 @eqx.filter_jit
 def _random_products(
     network: LinearNetwork, scale: float, keys: Key[Array, " samples"]
 ) -> Float[Array, "samples features"]:
     """The end-to-end vectors of balanced starts."""
     return jax.vmap(lambda key: network.end_to_end(balanced(network, scale, key=key))[0])(keys)
-
-
-def _rate(case: Case, largest: Magnitude) -> Magnitude:
-    return largest if case.learning_rate is None else Magnitude.of(case.learning_rate)
 
 
 def _reached(case: Case, iterations: Magnitude) -> tuple[Claim, ...]:

@@ -4,7 +4,7 @@
     deep linear neural networks", ICLR 2019, arXiv:1810.02281.
 """
 
-from thalweg.certificates.statement import Statement
+from thalweg.certificates import Statement
 from thalweg.data import whiten
 from thalweg.dynamics import descend
 from thalweg.initialisation import balanced_from
@@ -185,7 +185,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "arora2019:lemma12",
         "The product of Gaussian layers with one output has a norm of a known order.",
         NormOfProduct,
-        "what is promised 0.9 has a probability above 0.99; the exact law is known",
+        "what is promised 0.9 has a probability above 0.99; the exact distribution is known",
     ),
     Statement(
         "arora2019:lemma13",
@@ -252,7 +252,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "arora2019:cor-Tint",
-        "Certified runs need fewer steps, because their rate improves on the way.",
+        "Certified runs need fewer steps, because their rate improves along the run.",
         FewerIterations,
         "4 on theorem 1's first instance, which has 4.3",
         ours=True,

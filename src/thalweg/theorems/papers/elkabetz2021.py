@@ -5,7 +5,7 @@
 """
 
 from thalweg.adversarial import WorstCase
-from thalweg.certificates.statement import Statement
+from thalweg.certificates import Statement
 from thalweg.curvature import (
     activation_pattern,
     hessian_norm_bounds,
@@ -16,13 +16,10 @@ from thalweg.curvature import (
 from thalweg.dynamics.exact import one_output_weights
 from thalweg.initialisation import balanced, nearest_balanced
 from thalweg.measurement import unbalancedness
-from thalweg.theorems.balance.neighbourhood import (
-    BalancedNeighbourhood,
-    EndToEndDynamics,
-    NearbyProduct,
-)
+from thalweg.theorems.balance.end_to_end import EndToEndFlow
+from thalweg.theorems.balance.neighbourhood import BalancedNeighbourhood, NearbyProduct
 from thalweg.theorems.discretisation.error_growth import ErrorGrowth, SmoothFlowIsGlobal
-from thalweg.theorems.discretisation.following import FlowExists, FollowsFlow, GlobalCurvature
+from thalweg.theorems.discretisation.following import FlowExists, FollowsFlow, FollowsWhereSmooth
 from thalweg.theorems.discretisation.proven_distance import ProvenDistance
 from thalweg.theorems.discretisation.worst_case import (
     RaysPart,
@@ -51,7 +48,7 @@ from thalweg.theorems.one_output.stages import (
     Reparametrisation,
     TimeOfStages,
 )
-from thalweg.theorems.settings.one_output import WhiteLoss
+from thalweg.theorems.one_output.white_loss import WhiteLoss
 from thalweg.tubes import tube
 
 STATEMENTS: tuple[Statement, ...] = (
@@ -79,7 +76,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "elkabetz2021:cor4",
         "The same with constants that hold on all of space: steps may be constant for strongly "
         "convex losses, and must shrink exponentially with the horizon for others.",
-        GlobalCurvature,
+        FollowsWhereSmooth,
         "82 in the distance on the logistic loss",
     ),
     Statement(
@@ -102,8 +99,8 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "elkabetz2021:claim27",
-        "With two layers and a loss of bounded slope a linear network's curvature is bounded below "
-        "at all weights, and so it may be at any depth if zero is a minimiser.",
+        "With two layers and a loss of bounded gradient a linear network's curvature is bounded "
+        "below at all weights, and so it may be at any depth if zero is a minimiser.",
         ShallowCurvature,
         "attained in the limit of outputs that are very wrong",
     ),
@@ -128,7 +125,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "elkabetz2021:prop25",
-        "Almost all weights lie in open cones on which a network with two slopes is a masked "
+        "Almost all weights lie in open cones on which a (leaky-)ReLU network is a masked "
         "product of its layers.",
         activation_pattern,
         "exact",
@@ -153,8 +150,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "elkabetz2021:prop10",
-        "With three layers or more the loss of a network with two slopes curves down without "
-        "bound.",
+        "With three layers or more the loss of a (leaky-)ReLU network curves down without bound.",
         RescaledSaddle,
         "the direction finds two thirds of the least eigenvalue on the small example",
     ),
@@ -167,21 +163,21 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "elkabetz2021:claim28",
-        "With two layers and a loss of bounded slope the curvature of a network with two slopes is "
+        "With two layers and a loss of bounded gradient the curvature of a (leaky-)ReLU network is "
         "bounded below at all weights.",
         ShallowCurvature,
         "attained in the limit of outputs that are very wrong",
     ),
     Statement(
         "elkabetz2021:claim29",
-        "With two layers and a loss of bounded slope the curvature of a network with shared "
+        "With two layers and a loss of bounded gradient the curvature of a network with shared "
         "weights is bounded below at all weights.",
         ShallowCurvature,
         "attained in the limit of outputs that are very wrong",
     ),
     Statement(
         "elkabetz2021:lem11",
-        "The curvature of a network with two slopes is bounded below by norms of its layers and "
+        "The curvature of a (leaky-)ReLU network is bounded below by norms of its layers and "
         "of the samples' gradients.",
         RegionCurvature,
         "attained by small scalars; 2.5 on the small example as printed",
@@ -220,7 +216,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "elkabetz2021:lem35",
         "The product of balanced layers moves by an equation of its own.",
-        EndToEndDynamics,
+        EndToEndFlow,
         "an identity",
     ),
     Statement(

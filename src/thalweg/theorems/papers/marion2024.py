@@ -5,7 +5,7 @@
 """
 
 from thalweg import curvature, initialisation
-from thalweg.certificates.statement import Statement
+from thalweg.certificates import Statement
 from thalweg.curvature.products import products_without_two
 from thalweg.dynamics import flow
 from thalweg.network import LinearNetwork
@@ -16,7 +16,7 @@ from thalweg.theorems.probability.inequalities import (
     ChiSquaredTail,
     GaussianForms,
     PowersNearOne,
-    SumOfManyChances,
+    UnionBound,
 )
 from thalweg.theorems.residual_starts.flow import (
     GradientsAreBounded,
@@ -270,8 +270,8 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "marion2024:lem5",
-        "Many chances that get small fast enough with their number are small in all.",
-        SumOfManyChances,
+        "A union bound over many small probabilities is small, if they fall fast enough.",
+        UnionBound,
         "e as printed, attained as sharpened, and for every L >= 1",
     ),
     Statement(

@@ -20,7 +20,7 @@ import scipy
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.certificates import AbstractTheorem, Claim, requirement, rounding
 from thalweg.network import LinearNetwork
 from thalweg.theorems.probability.sampling import CONFIDENCE, Proportion
 from thalweg.theorems.settings.matrix_approximation import largest_imbalance

@@ -19,19 +19,20 @@ import scipy
 from typing_extensions import override
 
 from thalweg._checks import InputError, require_count
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Question,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude, readable
+from thalweg.certificates.magnitude import readable, whole
 from thalweg.dynamics import Descent, Flow
-from thalweg.network import LinearNetwork
-from thalweg.theorems.convergence.linear_rate import whole
+from thalweg.theorems.probability.drawn_starts import DrawnTraining, drawn_chain, drawn_training
 from thalweg.theorems.probability.gaussian_products import GaussianChain
 from thalweg.theorems.probability.sampling import Proportion
 from thalweg.theorems.probability.spheres import (
@@ -41,15 +42,10 @@ from thalweg.theorems.probability.spheres import (
     margin_share,
     typical_shell_probability,
 )
+from thalweg.theorems.settings.linear import linear_training
 from thalweg.theorems.settings.matrix_approximation import (
     Approximation,
-    applies,
     largest_imbalance,
-    learning_rate_of,
-    setting_claims,
-    start_of,
-    steepness,
-    target_of,
 )
 
 NORM_CONSTANT = 2000.0
@@ -91,39 +87,7 @@ def event_probability(features: int, ratio: float) -> float:
     return margin_probability(features, 1 / (2 * ratio * features), law)
 
 
-def _setting(case: Case, kind: str) -> tuple[Claim, ...]:
-    """White least squares with one output, and a start that was drawn in this way."""
-    claims = setting_claims(case)
-    if not applies(claims):
-        return claims
-    start = start_of(case)
-    return (
-        *claims,
-        requirement("there is one output", len(start.target) == 1),
-        Claim("0 < F", 0.0, start.norm),
-        *_drawn(case, kind),
-    )
-
-
-def _drawn(case: Case, kind: str) -> tuple[Claim, ...]:
-    words = {
-        "balanced": "the start is balanced, its product drawn from N(0, s^2)",
-        "gaussian": "the start is drawn from N(0, s^2) in every layer",
-    }
-    start = case.random_start
-    known = requirement(words[kind], start is not None and start.kind == kind)
-    return (known,) if start is None else (known, Claim("0 < s", 0.0, start.scale))
-
-
-def _chain(case: Case) -> GaussianChain:
-    """The widths and the scale; for a balanced start only its ends mean something."""
-    network = case.objective.network
-    assert isinstance(network, LinearNetwork)  # by the assumptions
-    assert case.random_start is not None
-    return GaussianChain(network.widths, float(case.random_start.scale))
-
-
-class BalancedStartConverges(AbstractTheorem[Case]):
+class BalancedStartConverges(AbstractTrainingTheorem[DrawnTraining]):
     """From a small balanced random start, descent converges with a probability of nearly one half.
 
     For white least squares with one output and a balanced start whose product has independent
@@ -145,22 +109,23 @@ class BalancedStartConverges(AbstractTheorem[Case]):
     probability: float = 0.0
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = _setting(subject, "balanced")
-        if not applies(claims):
-            return claims
-        start, chain = start_of(subject), _chain(subject)
-        d, s, gap = chain.widths[0], chain.scale, float(largest_imbalance(start.layers))
-        p, likely = self.probability, success_bound(d, _ratio(subject))
-        exact = _BALANCED * max(float(np.sum(np.asarray(layer) ** 2)) for layer in subject.weights)
+    def narrowed(self, case: Case, /) -> Narrowed[DrawnTraining]:
+        return drawn_training(case, "balanced")
+
+    @override
+    def assumptions(self, subject: DrawnTraining, /) -> tuple[Claim, ...]:
+        training, chain = subject
+        start, d, s = training.start, chain.widths[0], chain.scale
+        gap = float(largest_imbalance(start.layers))
+        p, likely = self.probability, success_bound(d, subject.ratio)
+        exact = _BALANCED * max(float(np.sum(layer**2)) for layer in start.layers)
         claims = (
-            *claims,
             Claim("|W_{j+1}^T W_{j+1} - W_j W_j^T|_F <= 1e-10 max |W_j|_F^2", gap, exact),
             Claim("20 <= d_0", LEAST_DIMENSION, d),
             Claim("s <= F / (sqrt(2) d_0)", s, start.norm / (sqrt(2) * d), rounding(s)),
             Claim("p < (1 - 2 exp(-d_0/16)) (3 - 4 Phi(2 sqrt(2/a))) / 2", p, likely),
         )
-        eta, steep = learning_rate_of(subject), steepness(subject)
+        eta, steep = training.learning_rate, training.steepness
         if eta is None:
             return claims
         bound, slack = _learning_rate(subject) / steep, float(rounding(1.0))
@@ -168,28 +133,30 @@ class BalancedStartConverges(AbstractTheorem[Case]):
         return (*claims, Claim(statement, eta / steep, bound, slack))
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        start = start_of(subject)
-        if start.margin < float(_margin_needed(subject)):
+    def conclusions(self, subject: DrawnTraining, /) -> tuple[Claim, ...]:
+        case = subject.training.case
+        if subject.training.start.margin < float(_margin_needed(subject)):
             return ()  # of such a start nothing is said
-        motions = [motion for motion in (subject.run, subject.flow) if motion is not None]
-        single = [each for each in motions if each.weights and each.times.ndim == 1]
-        return tuple(_excess_claim(subject, each) for each in single)
+        recorded = [each for each in (case.run, case.flow) if each is not None and each.weights]
+        return tuple(_excess_claim(subject, each) for each in recorded)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        d, ratio, steep = _chain(subject).widths[0], _ratio(subject), steepness(subject)
+    def answers(self, subject: DrawnTraining, /) -> tuple[Answer, ...]:
+        training, chain = subject
+        d, ratio, steep = chain.widths[0], subject.ratio, training.steepness
         needed = readable(_margin_needed(subject))
         event = f"that the margin is at least {needed}, and descent converges"
         exact = event_probability(d, ratio)
         chance = f"with probability at least {exact:.3g} over the start"
-        largest, eta = _learning_rate(subject), learning_rate_of(subject)
+        largest, eta = _learning_rate(subject), training.learning_rate
         found = (
             Answer(Question.PROBABILITY, success_bound(d, ratio), event),
-            Answer(Question.PROBABILITY, exact, f"{event}; by the exact law of the margin"),
+            Answer(
+                Question.PROBABILITY, exact, f"{event}; by the exact distribution of the margin"
+            ),
             Answer(Question.LEARNING_RATE, largest / steep, chance),
         )
-        goal = target_of(subject)
+        goal = training.target_loss
         if goal is None:
             return found
         time, used = _time(subject, goal), largest if eta is None else Magnitude.of(eta)
@@ -201,58 +168,45 @@ class BalancedStartConverges(AbstractTheorem[Case]):
         )
 
 
-def _ratio(case: Case) -> float:
-    """The a of the case, or 1e200 where it is more: every smaller a is right as well."""
-    chain = _chain(case)
-    return min(start_of(case).norm / chain.scale / chain.widths[0], 1e100) ** 2
+def _margin_needed(drawn: DrawnTraining) -> Magnitude:
+    return drawn.signal / (2 * drawn.training.start.norm)
 
 
-def _signal(case: Case) -> Magnitude:
-    """s^2 d_0, the expected squared norm of a balanced start's product."""
-    chain = _chain(case)
-    return Magnitude.of(chain.scale) ** 2 * chain.widths[0]
-
-
-def _margin_needed(case: Case) -> Magnitude:
-    return _signal(case) / (2 * start_of(case).norm)
-
-
-def _learning_rate(case: Case) -> Magnitude:
+def _learning_rate(drawn: DrawnTraining) -> Magnitude:
     """The largest of Theorem 2, for the loss l."""
-    start = start_of(case)
+    start = drawn.training.start
     n, size = start.depth, Magnitude.of(start.norm)
-    return _signal(case) ** (4 - 2 / n) / (1e5 * n**3 * size ** (10 - 6 / n))
+    return drawn.signal ** (4 - 2 / n) / (1e5 * n**3 * size ** (10 - 6 / n))
 
 
-def _time(case: Case, eps: float) -> Magnitude:
+def _time(drawn: DrawnTraining, eps: float) -> Magnitude:
     """The eta T of Theorem 2."""
-    start = start_of(case)
+    start = drawn.training.start
     size, power = Magnitude.of(start.norm), start.power
-    escape = log(4) * (size / _signal(case)) ** power
+    escape = log(4) * (size / drawn.signal) ** power
     left = log(start.norm**2 / (8 * eps))
     approach = size**-power * abs(left)
     total = escape + approach if left > 0 else max(float(escape) - float(approach), 0.0)
     return 4 * Magnitude.of(total)
 
 
-def _excess_claim(case: Case, motion: Descent | Flow) -> Claim:
+def _excess_claim(drawn: DrawnTraining, recorded: Descent | Flow) -> Claim:
     """The iteration count, solved for the loss l that it promises at each recorded time."""
-    start, steep = start_of(case), steepness(case)
-    escape = float(_time(case, start.norm**2 / 8))  # where the second term is zero
-    late = start.norm**start.power * (steep * motion.times - escape) / 4
+    start, steep = drawn.training.start, drawn.training.steepness
+    escape = float(_time(drawn, start.norm**2 / 8))  # where the second term is zero
+    late = start.norm**start.power * (steep * recorded.times - escape) / 4
     bound = start.norm**2 / 8 * np.exp(np.minimum(-late, 600.0))
-    points = Approximation.of(motion.weights, start.target)
-    moved = 0.0
-    if isinstance(motion, Flow):
-        largest = np.max(points.layer_norms, axis=-1) + motion.error
-        moved = start.depth * largest ** (start.depth - 1) * motion.error
+    points = Approximation.of(recorded.weights, start.target)
+    error = recorded.error if isinstance(recorded, Flow) else np.zeros(())
+    largest = np.max(points.layer_norms, axis=-1) + error
+    moved = start.depth * largest ** (start.depth - 1) * error
     noise = points.distance * moved + np.square(moved) / 2 + rounding(points.loss)
-    where = "flow" if isinstance(motion, Flow) else "run"
+    where = "flow" if isinstance(recorded, Flow) else "run"
     statement = f"l(t) <= F^2/8 exp(-F^p (eta t - 4 log(4) (F/(s^2 d_0))^p) / 4), along the {where}"
     return Claim(statement, points.loss, bound, noise)
 
 
-class BalanceOfGaussianStart(AbstractTheorem[Case]):
+class BalanceOfGaussianStart(AbstractTrainingTheorem[GaussianChain]):
     """Small Gaussian layers are nearly balanced with high probability.
 
         P[max_j |W_{j+1}^T W_{j+1} - W_j W_j^T|_F <= delta]
@@ -272,26 +226,25 @@ class BalanceOfGaussianStart(AbstractTheorem[Case]):
     seed: int = 0
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        linear = requirement(
-            "the network is linear", isinstance(subject.objective.network, LinearNetwork)
+    def narrowed(self, case: Case, /) -> Narrowed[GaussianChain]:
+        return linear_training(case).further(
+            lambda found: drawn_chain(case, found.network, "gaussian")
         )
-        claims = (linear, *_drawn(subject, "gaussian"))
-        if not applies(claims):
-            return claims
-        return (*claims, Claim("0 < delta", 0.0, self._delta(_chain(subject))))
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
-        chain = _chain(subject)
-        printed, exact = self._bounds(chain)
+    def assumptions(self, subject: GaussianChain, /) -> tuple[Claim, ...]:
+        return (Claim("0 < delta", 0.0, self._delta(subject)),)
+
+    @override
+    def conclusions(self, subject: GaussianChain, /) -> tuple[Claim, ...]:
+        printed, exact = self._bounds(subject)
         first = "max{0, 1 - 10 N s^4 d_max^3 / delta^2}"
         second = "max{0, 1 - sum_j E |.|_F^2 / delta^2}"
         order = Claim(f"{first} <= {second}", printed, exact, rounding(1.0))
         if not self.samples:
             return (order,)
-        layers = chain.draw(self.samples, np.random.default_rng(self.seed))
-        seen = Proportion.of(largest_imbalance(layers) <= self._delta(chain))
+        layers = subject.draw(self.samples, np.random.default_rng(self.seed))
+        seen = Proportion.of(largest_imbalance(layers) <= self._delta(subject))
         return (
             order,
             seen.at_least(f"{first} <= P(delta-balanced)", printed),
@@ -299,10 +252,9 @@ class BalanceOfGaussianStart(AbstractTheorem[Case]):
         )
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
-        chain = _chain(subject)
-        printed, exact = self._bounds(chain)
-        event = f"that all imbalances are at most {readable(self._delta(chain))}"
+    def answers(self, subject: GaussianChain, /) -> tuple[Answer, ...]:
+        printed, exact = self._bounds(subject)
+        event = f"that all imbalances are at most {readable(self._delta(subject))}"
         return (
             Answer(Question.PROBABILITY, printed, event),
             Answer(Question.PROBABILITY, exact, f"{event}; by the exact second moments"),
@@ -329,7 +281,7 @@ def margin_frequency(
     return float(shares.mean()), float(shares.std() / sqrt(samples))
 
 
-class MarginOfGaussianStart(AbstractTheorem[Case]):
+class MarginOfGaussianStart(AbstractTrainingTheorem[DrawnTraining]):
     """A small Gaussian start of every layer has a margin with a probability of nearly one half.
 
         s <= (F^2 / (10^5 d_0^3 D C_1))^(1/(2N)),    s >= C_1 N (c F / D)^(1/(2N)),
@@ -349,11 +301,12 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
     seed: int = 0
 
     @override
-    def assumptions(self, subject: Case, /) -> tuple[Claim, ...]:
-        claims = _setting(subject, "gaussian")
-        if not applies(claims):
-            return claims
-        chain, size = _chain(subject), Magnitude.of(start_of(subject).norm)
+    def narrowed(self, case: Case, /) -> Narrowed[DrawnTraining]:
+        return drawn_training(case, "gaussian")
+
+    @override
+    def assumptions(self, subject: DrawnTraining, /) -> tuple[Claim, ...]:
+        chain, size = subject.chain, Magnitude.of(subject.training.start.norm)
         c, n, d = self._margin(subject), chain.depth, chain.widths[0]
         share = 1e5 * NORM_CONSTANT * Magnitude.of(d) ** 3
         reach = (NORM_CONSTANT * Magnitude.of(n)) ** (2 * n)
@@ -361,7 +314,6 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
         least = (reach * c * size / chain.hidden) ** (1 / (2 * n))
         near, more = 1 + 1e-12, "(1 + 1e-12)"  # the bounds on s meet at the largest margin
         return (
-            *claims,
             Claim("20 <= d_0", LEAST_DIMENSION, d),
             Claim("s <= (F^2 / (10^5 d_0^3 D C_1))^(1/(2N))", chain.scale, most),
             requirement("0 < c", c > 0),
@@ -370,19 +322,19 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
         )
 
     @override
-    def conclusions(self, subject: Case, /) -> tuple[Claim, ...]:
+    def conclusions(self, subject: DrawnTraining, /) -> tuple[Claim, ...]:
         if not self.samples:
             return ()
-        size, chain = start_of(subject).norm, _chain(subject)
+        size, chain = subject.training.start.norm, subject.chain
         scaled = GaussianChain(chain.widths, chain.scale / size ** (1 / chain.depth))
         margin = float(self._margin(subject) / size)
         seen, error = margin_frequency(scaled, margin, self.samples, self.seed)
         return (Claim(f"0.49 <= P(margin >= c), in {self.samples} draws", 0.49, seen, 4 * error),)
 
     @override
-    def answers(self, subject: Case, /) -> tuple[Answer, ...]:
+    def answers(self, subject: DrawnTraining, /) -> tuple[Answer, ...]:
         event = f"that the margin is at least {readable(self._margin(subject))}"
-        chain, size = _chain(subject), start_of(subject).norm
+        chain, size = subject.chain, subject.training.start.norm
         signal = Magnitude.of(chain.scale) ** (2 * chain.depth) * chain.hidden
         ratio = size**2 / (signal * NORM_CONSTANT * chain.widths[0] ** 3)
         proven = 0.999 * float(cap_bound(2 / sqrt(float(ratio))))
@@ -391,9 +343,9 @@ class MarginOfGaussianStart(AbstractTheorem[Case]):
             Answer(Question.PROBABILITY, proven, f"{event}; by its proof at this scale"),
         )
 
-    def _margin(self, case: Case) -> Magnitude:
+    def _margin(self, subject: DrawnTraining) -> Magnitude:
         if self.margin is not None:
             return Magnitude.of(max(self.margin, 0.0))
-        chain, size = _chain(case), start_of(case).norm
+        chain, size = subject.chain, subject.training.start.norm
         signal = Magnitude.of(chain.scale) ** (2 * chain.depth) * chain.hidden
         return signal / (size * (NORM_CONSTANT * Magnitude.of(chain.depth)) ** (2 * chain.depth))

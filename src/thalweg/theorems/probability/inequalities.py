@@ -1,4 +1,4 @@
-"""Inequalities about numbers, and laws of Gaussian matrices, that proofs are built from.
+"""Inequalities about numbers, and distributions of Gaussian matrices, that proofs are built from.
 
     (1 - x)^a >= 1 - 2 a x,    (1 + x)^a <= 1 + 2 a x       powers near one
     L exp(-sqrt(L) x) <= (4 / e) exp(-x)                    many small chances
@@ -18,11 +18,10 @@ import scipy
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg.certificates.certificate import AbstractTheorem, Claim, rounding
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates import AbstractTheorem, Claim, Magnitude, rounding
 
 SIGNIFICANCE = 1e-6
-"""Below this a Kolmogorov-Smirnov test rejects a law: so seldom that no test need be repeated."""
+"""Below this a Kolmogorov-Smirnov test rejects; so seldom that no test need be repeated."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,15 @@ class PowersNearOne(AbstractTheorem[PowerNearOne]):
 
 
 @dataclass(frozen=True)
-class ManyChances:
-    """L chances of exp(-sqrt(L) x) each."""
+class SmallProbabilities:
+    """L events of probability exp(-sqrt(L) x) each."""
 
     count: float
     x: float
 
 
-class SumOfManyChances(AbstractTheorem[ManyChances]):
-    """Many chances that get small fast enough with their number are small in all.
+class UnionBound(AbstractTheorem[SmallProbabilities]):
+    """A union bound over many small probabilities is small, if they fall fast enough.
 
     For x >= 1 and every L >= 1,
 
@@ -92,11 +91,11 @@ class SumOfManyChances(AbstractTheorem[ManyChances]):
     reference: ClassVar[str] = "marion2024:lem5"
 
     @override
-    def assumptions(self, subject: ManyChances, /) -> tuple[Claim, ...]:
+    def assumptions(self, subject: SmallProbabilities, /) -> tuple[Claim, ...]:
         return (Claim("1 <= L", 1.0, subject.count), Claim("1 <= x", 1.0, subject.x))
 
     @override
-    def conclusions(self, subject: ManyChances, /) -> tuple[Claim, ...]:
+    def conclusions(self, subject: SmallProbabilities, /) -> tuple[Claim, ...]:
         root = sqrt(subject.count)
         lesser = Magnitude(log(subject.count) - root * subject.x)
         slack = float(rounding(1.0, root * subject.x))
@@ -182,7 +181,7 @@ class GaussianForms(AbstractTheorem[GaussianDraws]):
 
 
 def _follows(what: str, values: Float[np.ndarray, " draws"], law: object, name: str) -> Claim:
-    """The claim that a Kolmogorov-Smirnov test does not reject the law."""
+    """The claim that a Kolmogorov-Smirnov test does not reject the distribution."""
     chance = float(scipy.stats.kstest(values, law.cdf).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
     statement = f"{SIGNIFICANCE:g} <= p-value of {what} ~ {name} (Kolmogorov-Smirnov)"
     return Claim(statement, SIGNIFICANCE, chance)

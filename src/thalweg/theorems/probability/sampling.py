@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from thalweg._checks import require_count
-from thalweg.certificates.certificate import Claim
+from thalweg.certificates import Claim
 
 CONFIDENCE = 0.999
 """Of every interval: a test over a hundred of them is wrong one time in ten, if they are tight."""

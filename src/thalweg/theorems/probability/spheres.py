@@ -22,8 +22,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg._checks import require_count
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates import AbstractTheorem, Claim, Magnitude, requirement, rounding
 
 LEAST_DIMENSION = 20
 """From which on the papers' bounds on caps are proven."""
@@ -193,7 +192,7 @@ class RadialMargin(AbstractTheorem[RadialLaw]):
     def assumptions(self, subject: RadialLaw, /) -> tuple[Claim, ...]:
         return (
             _enough_dimensions(subject.dimension),
-            requirement("the law of |V| has a density", hasattr(subject.norm, "pdf")),
+            requirement("the distribution of |V| has a density", hasattr(subject.norm, "pdf")),
             Claim("1 <= b_1", 1.0, subject.outer),
             Claim("b_1 < b_2", subject.outer, subject.inner),
         )

@@ -6,7 +6,7 @@ With Pi_{k:1} = W_k ... W_1 and Pi_{L:k} = W_L ... W_k, let at the start
 
 over all k. The move theta_k = L (W_k(t) - W_k(0)) of a layer cannot spoil the products before it
 has gone m^2 / (4 M^2); until then the gradient is large enough for the excess to decay, and the
-whole way is short if the excess is small to begin with. r is the norm of a readout to one output,
+path is short if the excess is small to begin with. r is the norm of a readout to one output,
 or 1 for as many outputs as inputs without a readout. marion2024 has the scale 1.
 """
 
@@ -19,17 +19,19 @@ import numpy as np
 from typing_extensions import override
 
 from thalweg._typing import Scalar, Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
+from thalweg.certificates import (
     AbstractTheorem,
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Place,
     Question,
     requirement,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude
 from thalweg.curvature import minimiser_sharpness_bounds, posterior_sharpness_bound
 from thalweg.curvature.products import partial_products
 from thalweg.dynamics import Flow
@@ -37,13 +39,14 @@ from thalweg.measurement import layer_norms
 from thalweg.objective import Objective
 from thalweg.theorems.residual_starts.products import product_extremes
 from thalweg.theorems.settings.deep_regression import (
+    DeepRegression,
     Loss,
     Point,
-    Setting,
+    RegressionTraining,
+    deep_regression,
     error_so_far,
-    linear_regression,
+    in_training,
     loss_at,
-    met,
     minimum_at,
     seen_along,
     unique_solution,
@@ -62,19 +65,34 @@ class Conditioning(NamedTuple):
         return self.smallest**2 / (4 * self.largest**2)
 
 
-def square_regression(objective: Objective) -> tuple[Claim, ...]:
-    """That square layers are trained on the squared error, to one output or to one per input."""
-    claims = linear_regression(objective)
-    if not met(claims):
-        return claims
-    network = Setting.of(objective).network
+class ConditionedTraining(NamedTuple):
+    """A case with square layers, its regression, and the conditioning of its start."""
+
+    case: Case
+    regression: DeepRegression
+    start: Conditioning
+
+
+def square_regression(objective: Objective) -> Narrowed[DeepRegression]:
+    """Square layers on the squared error, to one output or to one per input."""
+    return deep_regression(objective).further(_square)
+
+
+def _square(setting: DeepRegression) -> Narrowed[DeepRegression]:
+    network = setting.network
     square = all(width == network.widths[0] for width in network.widths)
     plain = network.readout is None or network.outputs == 1
-    return (
-        *claims,
+    claims = (
         requirement("all layers are square", square),
         requirement("there is no readout, or one to a single output", plain),
     )
+    return Narrowed.where(claims, setting)
+
+
+def _conditioned(training: RegressionTraining) -> Narrowed[ConditionedTraining]:
+    known = conditioning(training.case.weights)
+    fit = requirement("all products are invertible at the start", known.smallest > 0)
+    return Narrowed.where((fit,), ConditionedTraining(*training, known))
 
 
 def conditioning(weights: Weights) -> Conditioning:
@@ -107,11 +125,11 @@ class GradientsAreBounded(AbstractTheorem[Point]):
 
     @override
     def assumptions(self, point: Point, /) -> tuple[Claim, ...]:
-        return square_regression(point.objective)
+        return square_regression(point.objective).claims
 
     @override
     def conclusions(self, point: Point, /) -> tuple[Claim, ...]:
-        setting, lower, upper = Setting.of(point.objective), [], []
+        setting, lower, upper = square_regression(point.objective).known, [], []
         weights = tuple(jnp.asarray(array) for array in point.weights)
         excess = float(setting.problem.excess(setting.network.end_to_end(weights)))
         _, before = partial_products(setting.network, weights)
@@ -132,7 +150,7 @@ class GradientsAreBounded(AbstractTheorem[Point]):
         )
 
 
-class ResidualStartConverges(AbstractTheorem[Case]):
+class ResidualStartConverges(AbstractTrainingTheorem[ConditionedTraining]):
     """From well-conditioned square layers with a small loss the flow converges nearby.
 
     If, at the start,
@@ -146,31 +164,29 @@ class ResidualStartConverges(AbstractTheorem[Case]):
 
     and the flow ends at a minimiser of sharpness S <= 32 scale M^4 L M_Sigma r^2 (for one output).
     Ours: the proof of the paper's theorem 4 with M and m as they are, instead of random matrices.
-    Up to the radius |grad_k| <= 8 M^2 r sqrt(scale M_Sigma excess), whose integral is the way.
+    Up to the radius |grad_k| <= 8 M^2 r sqrt(scale M_Sigma excess), whose integral bounds the
+    length of the path.
     """
 
     reference: ClassVar[str] = "marion2024:thm4-det"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = square_regression(case.objective)
-        if not met(claims):
-            return claims
-        unique = (*claims, *unique_solution(case.objective))
-        known = conditioning(case.weights)
-        fit = requirement("all products are invertible at the start", known.smallest > 0)
-        if not met((*unique, fit)):
-            return (*unique, fit)
-        threshold = _loss_threshold(Setting.of(case.objective), known)
-        excess = Magnitude.of(excess_of(case))
-        statement = "excess(0) <= 2^-16 m^12 / M^8 scale mu^2 r^2 / M_Sigma"
-        return (*unique, fit, Claim(statement, excess, threshold))
+    def narrowed(self, case: Case, /) -> Narrowed[ConditionedTraining]:
+        unique = square_regression(case.objective).further(unique_solution)
+        return in_training(case, unique).further(_conditioned)
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        if case.flow is None or case.flow.times.ndim != 1:
+    def assumptions(self, subject: ConditionedTraining, /) -> tuple[Claim, ...]:
+        case, setting, known = subject
+        excess = Magnitude.of(excess_at(setting, case.weights))
+        statement = "excess(0) <= 2^-16 m^12 / M^8 scale mu^2 r^2 / M_Sigma"
+        return (Claim(statement, excess, _loss_threshold(setting, known)),)
+
+    @override
+    def conclusions(self, subject: ConditionedTraining, /) -> tuple[Claim, ...]:
+        case, setting, known = subject
+        if case.flow is None:
             return ()
-        known, setting = conditioning(case.weights), Setting.of(case.objective)
         view = residual_view(case.flow, case.weights)
         error = error_so_far(case.flow)
         spread = error * (2 * known.largest) ** 2 / known.smallest * setting.depth**0.5
@@ -179,15 +195,15 @@ class ResidualStartConverges(AbstractTheorem[Case]):
             Claim("max_k |theta_k|_F <= m^2 / (4 M^2)", view.move, known.radius, radius),
             Claim("max |Pi| <= 2 M", view.largest, 2 * known.largest, spread),
             Claim("m / 2 <= min sigma_min(Pi)", known.smallest / 2, view.smallest, spread),
-            view.decays(case.flow, float(_rate(setting, known))),
-            *_sharpness_claims(case, known),
+            view.decays(setting, case.flow, float(_rate(setting, known))),
+            *_sharpness_claims(setting, case.flow, known),
         )
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        setting, known = Setting.of(case.objective), conditioning(case.weights)
+    def answers(self, subject: ConditionedTraining, /) -> tuple[Answer, ...]:
+        case, setting, known = subject
         rate = _rate(setting, known)
-        answers = [Answer(Question.RATE, rate), *time_answer(case, rate)]
+        answers = [Answer(Question.RATE, rate), *time_answer(case, setting, rate)]
         if setting.network.outputs == 1:
             bound = _sharpness_bound(setting, known)
             answers.append(
@@ -206,11 +222,11 @@ class View(NamedTuple):
     slope: np.ndarray
     sensitivity: np.ndarray
 
-    def decays(self, flow: Flow, rate: float) -> Claim:
+    def decays(self, setting: DeepRegression, flow: Flow, rate: float) -> Claim:
         """That the excess falls like exp(-rate t)."""
         loss = Loss(self.excess, self.slope, self.sensitivity)
         envelope = self.excess[0] * np.exp(-rate * flow.times)
-        slack = loss.error(Setting.of(flow.objective), error_so_far(flow))
+        slack = loss.error(setting, error_so_far(flow))
         slack = slack + rounding(self.excess, envelope)
         return Claim("excess(t) <= excess(0) exp(-rate t)", self.excess, envelope, slack)
 
@@ -231,51 +247,51 @@ def _residual_view(objective: Objective, weights: Weights, start: Weights) -> tu
     )
 
 
-def time_answer(case: Case, rate: Magnitude, condition: str = "") -> tuple[Answer, ...]:
+def time_answer(
+    case: Case, setting: DeepRegression, rate: Magnitude, condition: str = ""
+) -> tuple[Answer, ...]:
     """When the target is reached at this rate."""
     if case.target_loss is None:
         return ()
-    wanted = case.target_loss - float(Setting.of(case.objective).problem.minimum)
-    excess = excess_of(case)
+    wanted = case.target_loss - float(setting.problem.minimum)
+    excess = excess_at(setting, case.weights)
     if not wanted > 0:
         return ()
     factor = max(log(excess / wanted), 0.0) if excess > 0 else 0.0
     return (Answer(Question.TIME, Magnitude.of(factor) / rate, condition),)
 
 
-def excess_of(case: Case) -> float:
-    """The loss of the start above its minimum, without cancellation."""
-    setting = Setting.of(case.objective)
-    return float(setting.problem.excess(setting.network.end_to_end(case.weights)))
+def excess_at(setting: DeepRegression, weights: Weights) -> float:
+    """The loss above its minimum, without cancellation."""
+    return float(setting.problem.excess(setting.network.end_to_end(weights)))
 
 
-def _loss_threshold(setting: Setting, known: Conditioning) -> Magnitude:
+def _loss_threshold(setting: DeepRegression, known: Conditioning) -> Magnitude:
     shape = Magnitude.of(known.smallest) ** 12 / Magnitude.of(known.largest) ** 8
     data = setting.scale * setting.smallest**2 * setting.readout**2 / setting.largest
     return shape * data / 2**16
 
 
-def _rate(setting: Setting, known: Conditioning) -> Magnitude:
+def _rate(setting: DeepRegression, known: Conditioning) -> Magnitude:
     data = setting.scale * setting.smallest * setting.readout**2 * setting.depth
     return Magnitude.of(known.smallest) ** 4 * data / 4
 
 
-def _sharpness_bound(setting: Setting, known: Conditioning) -> float:
+def _sharpness_bound(setting: DeepRegression, known: Conditioning) -> float:
     data = setting.scale * setting.largest * setting.readout**2 * setting.depth
     return 32 * known.largest**4 * data
 
 
-def _sharpness_claims(case: Case, known: Conditioning) -> tuple[Claim, ...]:
+def _sharpness_claims(
+    setting: DeepRegression, flow: Flow, known: Conditioning
+) -> tuple[Claim, ...]:
     """At the limit of the flow: S <= 2 M_Sigma sum_k ... <= 32 M^4 L M_Sigma r^2, and the ratio."""
-    setting = Setting.of(case.objective)
-    if setting.network.outputs != 1 or case.flow is None:
-        return ()
-    limit = minimum_at(case.objective, case.flow.final)
+    limit = minimum_at(setting, flow.final) if setting.network.outputs == 1 else None
     if limit is None:
         return ()
-    posterior = float(posterior_sharpness_bound(case.objective, limit.weights))
+    posterior = float(posterior_sharpness_bound(setting.objective, limit.weights))
     bound = _sharpness_bound(setting, known)
-    least = float(minimiser_sharpness_bounds(case.objective).paper)
+    least = float(minimiser_sharpness_bounds(setting.objective).paper)
     kappa, shrink = setting.largest / setting.smallest, setting.readout / setting.size
     ratio = 16 * known.largest**4 * kappa * shrink ** (2 - 2 / setting.depth)
     middle = "2 scale M_Sigma sum_k |P_k|^2 |q_k|^2"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg.certificates.certificate import AbstractTheorem, Claim, requirement, rounding
+from thalweg.certificates import AbstractTheorem, Claim, requirement, rounding
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 

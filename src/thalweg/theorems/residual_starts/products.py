@@ -18,12 +18,18 @@ import numpy as np
 import scipy
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import AbstractTheorem, Answer, Claim, Question, requirement
-from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
+    Answer,
+    Case,
+    Claim,
+    Magnitude,
+    Narrowed,
+    Question,
+    requirement,
+)
 from thalweg.network import LinearNetwork
 from thalweg.theorems.probability.sampling import Proportion
-from thalweg.theorems.settings.deep_regression import met
 
 LEAST_WIDTH = 4
 """From this width on the simplified bounds hold."""
@@ -81,30 +87,42 @@ def best_deviation(width: int, depth: int, scale: float) -> float:
     return exp(float(found.x))
 
 
-def random_residual_start(case: Case) -> tuple[Claim, ...]:
-    """That all layers are square and start at random near the identity."""
-    network, start = case.objective.network, case.random_start
+class ResidualStart(NamedTuple):
+    """Square layers that start at random near the identity, with this scale."""
+
+    network: LinearNetwork
+    scale: float
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.network.widths[0]
+
+
+def random_residual_start(case: Case) -> Narrowed[ResidualStart]:
+    """A case with such a start."""
+    network, start = case.objective.network.linear, case.random_start
+    residual = None if start is None or start.kind != "residual" else start
     claims = (
-        requirement("the network is linear", isinstance(network, LinearNetwork)),
+        requirement("the network is linear", network is not None),
         requirement(
-            "all layers are square", all(shape == 2 * shape[:1] for shape in network.shapes)
+            "all layers are square",
+            all(shape == 2 * shape[:1] for shape in case.objective.network.shapes),
         ),
-        requirement(
-            "the start is a random residual one", start is not None and start.kind == "residual"
-        ),
+        requirement("the start is a random residual one", residual is not None),
     )
-    if not met(claims) or start is None:
-        return claims
-    return (*claims, requirement("the scale of the start is positive", start.scale > 0))
+    if network is None or residual is None:
+        return Narrowed(claims, None)
+    return Narrowed.where(claims, ResidualStart(network, residual.scale))
 
 
-class _AbstractProducts(AbstractTheorem[Case]):
+class _AbstractProducts(AbstractTrainingTheorem[ResidualStart]):
     """What statements about the products of a random residual start share.
 
     Attributes:
         deviation: u; None means the one that suits the statement.
         draws: how many starts to draw for a comparison; none by default.
-        seed: of the draws.
+        seed: the random seed of the draws.
     """
 
     deviation: float | None = None
@@ -112,35 +130,34 @@ class _AbstractProducts(AbstractTheorem[Case]):
     seed: int = 0
 
     @abstractmethod
-    def chosen(self, case: Case) -> float:
+    def chosen(self, start: ResidualStart) -> float:
         """The u that is used."""
 
     @abstractmethod
-    def failure(self, case: Case) -> Magnitude:
+    def failure(self, start: ResidualStart) -> Magnitude:
         """The probability of failure, at most."""
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        if self.draws == 0:
-            return ()
-        width, scale = _law(case)
-        bounds = product_bounds(width, scale, self.chosen(case))
-        network = case.objective.network
-        assert isinstance(network, LinearNetwork)
-        found = well_conditioned(network, scale, bounds, self.draws, self.seed)
-        statement = "1 - F(u) <= P(all partial products are within their bounds)"
-        return (found.at_least(statement, 1 - float(self.failure(case))),)
+    def narrowed(self, case: Case, /) -> Narrowed[ResidualStart]:
+        return random_residual_start(case)
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        width, scale = _law(case)
-        u = self.chosen(case)
-        bounds = product_bounds(width, scale, u)
+    def conclusions(self, subject: ResidualStart, /) -> tuple[Claim, ...]:
+        if self.draws == 0:
+            return ()
+        bounds = product_bounds(subject.width, subject.scale, self.chosen(subject))
+        found = well_conditioned(*subject, bounds, self.draws, self.seed)
+        statement = "1 - F(u) <= P(all partial products are within their bounds)"
+        return (found.at_least(statement, 1 - float(self.failure(subject))),)
+
+    @override
+    def answers(self, subject: ResidualStart, /) -> tuple[Answer, ...]:
+        bounds = product_bounds(subject.width, subject.scale, self.chosen(subject))
         condition = (
             f"that all products W_k ... W_1 have their singular values between {bounds.smallest} "
             f"and {bounds.largest}"
         )
-        return (Answer(Question.PROBABILITY, 1 - float(self.failure(case)), condition),)
+        return (Answer(Question.PROBABILITY, 1 - float(self.failure(subject)), condition),)
 
 
 class ResidualProducts(_AbstractProducts):
@@ -158,25 +175,21 @@ class ResidualProducts(_AbstractProducts):
     reference: ClassVar[str] = "marion2024:lem3"
 
     @override
-    def chosen(self, case: Case) -> float:
-        return least_deviation(_law(case)[1]) if self.deviation is None else self.deviation
+    def chosen(self, start: ResidualStart) -> float:
+        return least_deviation(start.scale) if self.deviation is None else self.deviation
 
     @override
-    def failure(self, case: Case) -> Magnitude:
-        width, scale = _law(case)
-        return 8 * Magnitude.exp(-width * self.chosen(case) ** 2 / (32 * scale**2))
+    def failure(self, start: ResidualStart) -> Magnitude:
+        exponent = start.width * self.chosen(start) ** 2 / (32 * start.scale**2)
+        return 8 * Magnitude.exp(-exponent)
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = random_residual_start(case)
-        if not met(claims):
-            return claims
-        (width, scale), u = _law(case), self.chosen(case)
+    def assumptions(self, subject: ResidualStart, /) -> tuple[Claim, ...]:
+        u = self.chosen(subject)
         return (
-            *claims,
-            Claim("4 <= d", LEAST_WIDTH, width),
-            Claim("96 s^2 + 8.4 s <= u", least_deviation(scale), u),
-            Claim("u <= sqrt(L) / 2", u, sqrt(case.objective.network.depth) / 2),
+            Claim("4 <= d", LEAST_WIDTH, subject.width),
+            Claim("96 s^2 + 8.4 s <= u", least_deviation(subject.scale), u),
+            Claim("u <= sqrt(L) / 2", u, sqrt(subject.network.depth) / 2),
         )
 
 
@@ -189,23 +202,19 @@ class ResidualProductsByTerms(_AbstractProducts):
     reference: ClassVar[str] = "marion2024:lem3-failure"
 
     @override
-    def chosen(self, case: Case) -> float:
+    def chosen(self, start: ResidualStart) -> float:
         if self.deviation is not None:
             return self.deviation
-        width, scale = _law(case)
-        return best_deviation(width, case.objective.network.depth, scale)
+        return best_deviation(start.width, start.network.depth, start.scale)
 
     @override
-    def failure(self, case: Case) -> Magnitude:
-        width, scale = _law(case)
-        return failure_bound(width, case.objective.network.depth, scale, self.chosen(case))
+    def failure(self, start: ResidualStart) -> Magnitude:
+        depth, u = start.network.depth, self.chosen(start)
+        return failure_bound(start.width, depth, start.scale, u)
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = random_residual_start(case)
-        if not met(claims):
-            return claims
-        return (*claims, Claim("F(u) <= 1", self.failure(case), 1.0))
+    def assumptions(self, subject: ResidualStart, /) -> tuple[Claim, ...]:
+        return (Claim("F(u) <= 1", self.failure(subject), 1.0),)
 
 
 def well_conditioned(
@@ -249,9 +258,3 @@ def product_extremes(layers: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.linalg.svd(np.stack(products), compute_uv=False)
     ends = np.max(values[..., 0], axis=0), np.min(values[..., -1], axis=0)
     return np.asarray(ends[0]), np.asarray(ends[1])
-
-
-def _law(case: Case) -> tuple[int, float]:
-    """The width and the scale of the random start."""
-    assert case.random_start is not None
-    return case.objective.network.shapes[0][0], case.random_start.scale

@@ -1,7 +1,7 @@
 """The flow from a random residual start converges, with high probability: all constants explicit.
 
-For layers I + s / sqrt(L d) N_k, with the deviation c = 96 s^2 + 8.4 s of `residual_products` and
-r as in `residual_start`, marion2024's constants become
+For layers I + s / sqrt(L d) N_k, with the deviation c = 96 s^2 + 8.4 s of `products` and
+r as in `flow`, marion2024's constants become
 
     depth      L >= max(1, (2 c)^2)
     width      d >= 4
@@ -18,35 +18,38 @@ from typing import ClassVar, NamedTuple
 
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Place,
     Question,
     requirement,
 )
-from thalweg.certificates.magnitude import Magnitude
 from thalweg.curvature import minimiser_sharpness_bounds
 from thalweg.network import LinearNetwork
 from thalweg.theorems.residual_starts.flow import (
-    excess_of,
+    excess_at,
     residual_view,
     square_regression,
     time_answer,
 )
 from thalweg.theorems.residual_starts.products import (
     LEAST_WIDTH,
+    ResidualStart,
     least_deviation,
     product_bounds,
     random_residual_start,
     well_conditioned,
 )
 from thalweg.theorems.settings.deep_regression import (
-    Setting,
+    DeepRegression,
+    RegressionTraining,
     error_so_far,
-    met,
+    in_training,
     minimum_at,
     unique_solution,
 )
@@ -76,40 +79,49 @@ def residual_constants(scale: float) -> ResidualConstants:
     )
 
 
-def residual_rate(setting: Setting, scale: float) -> Magnitude:
+def residual_rate(setting: DeepRegression, scale: float) -> Magnitude:
     """The rate of the module."""
     width = setting.network.widths[0]
     shape = Magnitude.exp(-8 * scale**2 / width - 4 * least_deviation(scale)) / 2**6
     return shape * (setting.scale * setting.smallest * setting.readout**2 * setting.depth)
 
 
-class _AbstractRandomStart(AbstractTheorem[Case]):
+class RandomRegression(NamedTuple):
+    """A case, its regression, and its random residual start."""
+
+    case: Case
+    regression: DeepRegression
+    start: ResidualStart
+
+
+class _AbstractRandomStart(AbstractTrainingTheorem[RandomRegression]):
     """What both statements about convergence share.
 
     Attributes:
         draws: how many starts to draw, to see how often their products are well conditioned.
-        seed: of the draws.
+        seed: the random seed of the draws.
     """
 
     draws: int = 0
     seed: int = 0
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = (*square_regression(case.objective), *random_residual_start(case))
-        if not met(claims):
-            return claims
-        setting, constants = Setting.of(case.objective), residual_constants(_scale(case))
+    def narrowed(self, case: Case, /) -> Narrowed[RandomRegression]:
+        square = square_regression(case.objective)
+        drawn = in_training(case, square).further(_drawn)
+        return drawn.further(self._shaped).further(_unique)
+
+    @override
+    def assumptions(self, subject: RandomRegression, /) -> tuple[Claim, ...]:
+        case, setting, start = subject
+        constants = residual_constants(start.scale)
         data = setting.smallest**2 * setting.readout**2 / setting.largest
         return (
-            *claims,
-            self.shape(setting.network),
-            *unique_solution(case.objective),
             Claim("max(1, (2 c)^2) <= L", constants.depth, setting.depth),
             Claim("4 <= d", constants.width, setting.network.widths[0]),
             Claim(
                 "excess(0) <= 2^-36 exp(-10 s^2 - 20 c) scale mu^2 r^2 / M_Sigma",
-                Magnitude.of(excess_of(case)),
+                Magnitude.of(excess_at(setting, case.weights)),
                 constants.loss * (setting.scale * data),
             ),
         )
@@ -119,24 +131,27 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
         return requirement("the network has one output", network.outputs == 1)
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        return (*self._on_flow(case), *self._on_draws(case))
+    def conclusions(self, subject: RandomRegression, /) -> tuple[Claim, ...]:
+        return (*self._on_flow(subject), *self._on_draws(subject.start))
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        setting = Setting.of(case.objective)
-        chance = _chance(setting.network, _scale(case))
-        rate = residual_rate(setting, _scale(case))
+    def answers(self, subject: RandomRegression, /) -> tuple[Answer, ...]:
+        case, setting, start = subject
+        chance, rate = _chance(start), residual_rate(setting, start.scale)
         return (
             Answer(Question.PROBABILITY, chance, "that all partial products are well conditioned"),
             Answer(Question.RATE, rate, f"with probability {chance:.6g}"),
-            *time_answer(case, rate, f"with probability {chance:.6g}"),
+            *time_answer(case, setting, rate, f"with probability {chance:.6g}"),
         )
 
-    def _on_flow(self, case: Case) -> tuple[Claim, ...]:
-        if case.flow is None or case.flow.times.ndim != 1:
+    def _shaped(self, drawn: RandomRegression) -> Narrowed[RandomRegression]:
+        return Narrowed.where((self.shape(drawn.start.network),), drawn)
+
+    def _on_flow(self, subject: RandomRegression) -> tuple[Claim, ...]:
+        case, setting, start = subject
+        if case.flow is None:
             return ()
-        setting, constants = Setting.of(case.objective), residual_constants(_scale(case))
+        constants = residual_constants(start.scale)
         view = residual_view(case.flow, case.weights)
         slack = setting.depth * error_so_far(case.flow)
         return (
@@ -146,17 +161,25 @@ class _AbstractRandomStart(AbstractTheorem[Case]):
                 float(constants.radius),
                 slack,
             ),
-            view.decays(case.flow, float(residual_rate(setting, _scale(case)))),
+            view.decays(setting, case.flow, float(residual_rate(setting, start.scale))),
         )
 
-    def _on_draws(self, case: Case) -> tuple[Claim, ...]:
+    def _on_draws(self, start: ResidualStart) -> tuple[Claim, ...]:
         if self.draws == 0:
             return ()
-        scale, network = _scale(case), Setting.of(case.objective).network
-        bounds = product_bounds(network.widths[0], scale, least_deviation(scale))
-        found = well_conditioned(network, scale, bounds, self.draws, self.seed, both_ways=True)
+        bounds = product_bounds(start.width, start.scale, least_deviation(start.scale))
+        found = well_conditioned(*start, bounds, self.draws, self.seed, both_ways=True)
         statement = "1 - 16 exp(-(c / s)^2 d / 32) <= P(all partial products are well conditioned)"
-        return (found.at_least(statement, _chance(network, scale)),)
+        return (found.at_least(statement, _chance(start)),)
+
+
+def _drawn(training: RegressionTraining) -> Narrowed[RandomRegression]:
+    start = random_residual_start(training.case)
+    return start.further(lambda found: Narrowed((), RandomRegression(*training, found)))
+
+
+def _unique(drawn: RandomRegression) -> Narrowed[RandomRegression]:
+    return unique_solution(drawn.regression).further(lambda _: Narrowed((), drawn))
 
 
 class RandomResidualStartConverges(_AbstractRandomStart):
@@ -202,14 +225,14 @@ class RandomResidualLimitIsFlat(_AbstractRandomStart):
     reference: ClassVar[str] = "marion2024:cor4"
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        limit = None if case.flow is None else minimum_at(case.objective, case.flow.final)
+    def conclusions(self, subject: RandomRegression, /) -> tuple[Claim, ...]:
+        case, setting, start = subject
+        limit = None if case.flow is None else minimum_at(setting, case.flow.final)
         if limit is None:
             return ()
-        setting, scale = Setting.of(case.objective), _scale(case)
-        least = float(minimiser_sharpness_bounds(case.objective).paper)
+        scale, least = start.scale, float(minimiser_sharpness_bounds(case.objective).paper)
         ratio, part = limit.sharpness / least, limit.resolution / limit.sharpness
-        shrink, growth = shrinking(scale, setting.network.widths[0]), "exp(2 s^2 + 4 c)"
+        shrink, growth = shrinking(scale, start.width), "exp(2 s^2 + 4 c)"
         bound = ratio_bound(setting, scale) * (setting.largest / setting.smallest)
         return (
             Claim("1 <= S / S_min", 1.0, ratio, limit.resolution / least),
@@ -224,11 +247,9 @@ class RandomResidualLimitIsFlat(_AbstractRandomStart):
         )
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        setting = Setting.of(case.objective)
-        chance = _chance(setting.network, _scale(case))
-        bound = _sharpness_bound(setting, _scale(case))
-        condition = f"that the flow finds, with probability {chance:.6g}"
+    def answers(self, subject: RandomRegression, /) -> tuple[Answer, ...]:
+        bound = _sharpness_bound(subject.regression, subject.start.scale)
+        condition = f"that the flow finds, with probability {_chance(subject.start):.6g}"
         return (Answer(Question.GREATEST_SHARPNESS, bound, condition, Place.FLOW),)
 
 
@@ -239,22 +260,17 @@ def shrinking(scale: float, width: int) -> Magnitude:
     return product * (1 - part)
 
 
-def ratio_bound(setting: Setting, scale: float) -> Magnitude:
+def ratio_bound(setting: DeepRegression, scale: float) -> Magnitude:
     """2^8 exp(2 s^2 + 4 c) q^{-(2 - 2/L)}, the ratio of S to S_min on white data, at most."""
     growth = 2**8 * Magnitude.exp(2 * scale**2 + 4 * least_deviation(scale))
     return growth / shrinking(scale, setting.network.widths[0]) ** (2 - 2 / setting.depth)
 
 
-def _sharpness_bound(setting: Setting, scale: float) -> Magnitude:
+def _sharpness_bound(setting: DeepRegression, scale: float) -> Magnitude:
     growth = 2**9 * Magnitude.exp(2 * scale**2 + 4 * least_deviation(scale))
     return growth * (setting.scale * setting.depth * setting.largest * setting.readout**2)
 
 
-def _chance(network: LinearNetwork, scale: float) -> float:
-    exponent = residual_constants(scale).exponent
-    return 1 - 16 * float(Magnitude.exp(-exponent * network.widths[0]))
-
-
-def _scale(case: Case) -> float:
-    assert case.random_start is not None
-    return case.random_start.scale
+def _chance(start: ResidualStart) -> float:
+    exponent = residual_constants(start.scale).exponent
+    return 1 - 16 * float(Magnitude.exp(-exponent * start.width))

@@ -6,7 +6,7 @@ objective f = scale * R has the same curve of gradient flow, on which time runs 
 fast: sharpness, rates and excess losses are `scale` times the paper's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,14 +17,13 @@ import numpy as np
 
 from thalweg._checks import InputError
 from thalweg._typing import Scalar, Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Claim, requirement
+from thalweg.certificates import Case, Claim, Narrowed, requirement
 from thalweg.curvature import reduced_sharpness
-from thalweg.curvature.products import partial_products, readout_norm, spectral_norm
+from thalweg.curvature.products import linear_network, partial_products, readout_norm, spectral_norm
 from thalweg.dynamics import Descent, Flow
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
-from thalweg.problem import AbstractLeastSquares
+from thalweg.problem import AbstractLeastSquares, AbstractProblem
 
 RANK_TOLERANCE = 1e-12
 """Eigenvalues of the input moment below this part of the largest count as zero."""
@@ -35,9 +34,10 @@ _TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
-class Setting:
+class DeepRegression:
     """A linear network on least squares, with the numbers that bounds are made of."""
 
+    objective: Objective
     network: LinearNetwork
     problem: AbstractLeastSquares
     scale: float
@@ -45,22 +45,6 @@ class Setting:
     largest: float
     readout: float
     size: float
-
-    @classmethod
-    def of(cls, objective: Objective) -> "Setting":
-        """The setting of an objective that has passed `linear_regression`."""
-        network, problem = objective.network, objective.problem
-        assert isinstance(network, LinearNetwork)
-        assert isinstance(problem, AbstractLeastSquares)
-        return cls(
-            network,
-            problem,
-            scale=float(problem.scale),
-            smallest=max(float(problem.spectrum[0]), 0.0),
-            largest=float(problem.spectrum[-1]),
-            readout=float(readout_norm(network)),
-            size=float(jnp.linalg.norm(problem.minimiser)),
-        )
 
     @property
     def depth(self) -> int:
@@ -76,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A point of weight space, for statements that need neither a start nor a motion."""
+    """A point of weight space, for statements that need neither a start nor a run."""
 
     objective: Objective
     weights: Weights
@@ -94,44 +78,66 @@ class Minimum(NamedTuple):
     where: str = ""
 
 
-def linear_network(objective: Objective) -> tuple[Claim, ...]:
-    """That the network is linear and nothing but the problem's loss is descended."""
-    return (
-        requirement("the network is linear", isinstance(objective.network, LinearNetwork)),
+class RegressionTraining(NamedTuple):
+    """A case, and the regression that is trained."""
+
+    case: Case
+    regression: DeepRegression
+
+
+def squared_error(problem: AbstractProblem) -> Narrowed[AbstractLeastSquares]:
+    """A problem as a squared error."""
+    squares = problem.least_squares
+    return Narrowed((requirement("the loss is the squared error", squares is not None),), squares)
+
+
+def deep_regression(objective: Objective) -> Narrowed[DeepRegression]:
+    """A linear network that is trained on the squared error, and on nothing else."""
+    network, problem = objective.network.linear, objective.problem.least_squares
+    claims = (
+        requirement("the network is linear", network is not None),
         requirement("there is no weight decay", float(objective.weight_decay) == 0),
+        requirement("the loss is the squared error", problem is not None),
     )
+    if network is None or problem is None:
+        return Narrowed(claims, None)
+    setting = DeepRegression(
+        objective,
+        network,
+        problem,
+        scale=float(problem.scale),
+        smallest=max(float(problem.spectrum[0]), 0.0),
+        largest=float(problem.spectrum[-1]),
+        readout=float(readout_norm(network)),
+        size=float(jnp.linalg.norm(problem.minimiser)),
+    )
+    return Narrowed.where(claims, setting)
 
 
-def linear_regression(objective: Objective) -> tuple[Claim, ...]:
-    """That a linear network is trained on the squared error."""
-    squared = isinstance(objective.problem, AbstractLeastSquares)
-    return (*linear_network(objective), requirement("the loss is the squared error", squared))
+def scalar_regression(objective: Objective) -> Narrowed[DeepRegression]:
+    """The same with one output."""
+    one = requirement("the network has one output", objective.problem.shape[0] == 1)
+    return deep_regression(objective).further(lambda setting: Narrowed.where((one,), setting))
 
 
-def scalar_regression(objective: Objective) -> tuple[Claim, ...]:
-    """That a linear network with one output is trained on the squared error."""
-    one_output = requirement("the network has one output", objective.problem.shape[0] == 1)
-    return (*linear_regression(objective), one_output)
-
-
-def unique_solution(objective: Objective) -> tuple[Claim, ...]:
+def unique_solution(setting: DeepRegression) -> Narrowed[DeepRegression]:
     """That the input moment is invertible, so that one linear predictor is the best (A1)."""
-    spectrum = np.asarray(Setting.of(objective).problem.spectrum)
+    spectrum = np.asarray(setting.problem.spectrum)
     part = max(RANK_TOLERANCE, spectrum.size * float(np.finfo(spectrum.dtype).eps))
-    return (
+    statement = f"{part:.0e} lambda_max(Sigma) <= lambda_min(Sigma)"
+    claims = (
         requirement("the samples are not all zero", bool(spectrum[-1] > 0)),
-        Claim(
-            f"{part:.0e} lambda_max(Sigma) <= lambda_min(Sigma)", part * spectrum[-1], spectrum[0]
-        ),
+        Claim(statement, part * spectrum[-1], spectrum[0]),
     )
+    return Narrowed.where(claims, setting)
 
 
-def met(claims: Sequence[Claim]) -> bool:
-    """Whether these assumptions hold, so that further ones make sense."""
-    return all(claim.holds_clearly for claim in claims)
+def in_training(case: Case, found: Narrowed[DeepRegression]) -> Narrowed[RegressionTraining]:
+    """The case beside its regression."""
+    return found.further(lambda setting: Narrowed((), RegressionTraining(case, setting)))
 
 
-def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
+def minimum_at(setting: DeepRegression, weights: Weights) -> Minimum | None:
     """The sharpness at a minimiser of a scalar regression; None where there is none.
 
     Weights are taken for a minimiser if what is left of the gradient changes the sharpness by a
@@ -140,7 +146,6 @@ def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
     the product that is at most 2 per layer, hence the resolution; where that is above a hundredth
     there is nothing to compare.
     """
-    setting = Setting.of(objective)
     problem, product = setting.problem, setting.network.end_to_end(weights)
     left = float(problem.excess(product)) / max(float(problem.excess(0 * product)), _TINY)
     for tolerance in (1e-12, 1e-9, 1e-6):
@@ -148,30 +153,31 @@ def minimum_at(objective: Objective, weights: Weights) -> Minimum | None:
         if left > tolerance or part > _COARSEST:
             continue
         try:
-            sharpness = float(reduced_sharpness(objective, weights, tolerance=tolerance))
+            sharpness = float(reduced_sharpness(setting.objective, weights, tolerance=tolerance))
         except InputError:
             continue
         return Minimum(weights, sharpness, part * sharpness) if sharpness > 0 else None
     return None
 
 
-def minima_of(case: Case) -> tuple[Minimum, ...]:
-    """The start and the ends of the motions, as far as they are minimisers."""
+def minima_of(training: RegressionTraining) -> tuple[Minimum, ...]:
+    """The start and the ends of run and flow, as far as they are minimisers."""
+    case, setting = training
     points = {", at the start": case.weights}
-    for name, motion in (("flow", case.flow), ("run", case.run)):
-        if motion is not None and motion.times.ndim == 1:
-            points[f", at the end of the {name}"] = motion.final
-    found = {where: minimum_at(case.objective, point) for where, point in points.items()}
+    for name, path in (("flow", case.flow), ("run", case.run)):
+        if path is not None:
+            points[f", at the end of the {name}"] = path.final
+    found = {where: minimum_at(setting, point) for where, point in points.items()}
     return tuple(each._replace(where=where) for where, each in found.items() if each is not None)
 
 
-def seen_along(motion: Descent | Flow, function: Callable[..., Any], *known: Any) -> Any:
+def seen_along(path: Descent | Flow, function: Callable[..., Any], *known: Any) -> Any:
     """`function(objective, weights, *known)` at each recorded time, as NumPy arrays.
 
-    As `measurement.along`, but a function of a module is compiled once for all motions alike.
+    As `measurement.along`, but a function of a module is compiled once for all of one shape.
     """
-    points = tuple(jnp.asarray(array) for array in motion.weights)
-    found = _everywhere(function, motion.objective, points, known)
+    points = tuple(jnp.asarray(array) for array in path.weights)
+    found = _everywhere(function, path.objective, points, known)
     return jax.tree.map(np.asarray, found)
 
 
@@ -205,7 +211,7 @@ class Loss(NamedTuple):
     slope: np.ndarray
     sensitivity: np.ndarray
 
-    def error(self, setting: Setting, distance: np.ndarray) -> np.ndarray:
+    def error(self, setting: DeepRegression, distance: np.ndarray) -> np.ndarray:
         """Of the excess, where the weights are off by this distance; to second order, doubled."""
         curvature = setting.scale * setting.largest * self.sensitivity
         return 2 * self.slope * distance + 2 * curvature * distance**2
@@ -213,9 +219,8 @@ class Loss(NamedTuple):
 
 def loss_at(objective: Objective, weights: Weights) -> tuple[Scalar, Scalar, Scalar]:
     """The fields of `Loss` at one point."""
-    network, problem = objective.network, objective.problem
-    assert isinstance(network, LinearNetwork)
-    assert isinstance(problem, AbstractLeastSquares)
+    network = linear_network(objective, "`loss_at`")
+    problem = squared_error(objective.problem).known
     pairs = zip(*partial_products(network, weights), strict=True)
     squares = [(spectral_norm(after) * spectral_norm(before)) ** 2 for after, before in pairs]
     gradient = objective.gradient(weights)

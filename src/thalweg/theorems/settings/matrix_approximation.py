@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Claim, requirement, rounding
+from thalweg.certificates import Case, Claim, Narrowed, requirement, rounding
 from thalweg.certificates.trajectories import is_run_of
 from thalweg.measurement import deficiency_margin
 from thalweg.network import LinearNetwork
@@ -176,86 +175,79 @@ class Approximation:
         return (*points, size, size)
 
 
-def setting_claims(case: Case) -> tuple[Claim, ...]:
-    """That a case is of this kind: a linear network, white inputs, the square loss alone."""
-    network, problem = case.objective.network, case.objective.problem
-    linear = isinstance(network, LinearNetwork) and network.readout is None
-    claims = [requirement("the network is linear, without a readout", linear)]
-    if not linear:
-        return tuple(claims)
-    single = all(np.ndim(array) == 2 for array in case.weights)
-    finite = all(np.all(np.isfinite(np.asarray(array))) for array in case.weights)
-    square = isinstance(problem, AbstractLeastSquares)
-    claims += [
-        requirement("the weights are those of one network, and finite", single and finite),
-        requirement("the loss is the square loss", square),
+@dataclass(frozen=True, eq=False)
+class WhiteTraining:
+    """A linear network without readout, white inputs and the squared error alone."""
+
+    case: Case
+    network: LinearNetwork
+    problem: AbstractLeastSquares
+
+    @cached_property
+    def start(self) -> Approximation:
+        """The start and the target."""
+        return Approximation.of(self.case.weights, self.problem.minimiser)
+
+    @property
+    def steepness(self) -> float:
+        """2 a v of the module's docstring."""
+        moment = np.asarray(self.problem.input_moment, float)
+        return float(2 * self.problem.scale * np.trace(moment) / len(moment))
+
+    @property
+    def learning_rate(self) -> float | None:
+        """That of the case, or of its run, for the loss l."""
+        rate = self.case.learning_rate
+        if rate is None and self.case.run is not None:
+            rate = float(self.case.run.learning_rate)
+        return None if rate is None else rate * self.steepness
+
+    @property
+    def target_loss(self) -> float | None:
+        """The target for the loss l; None where there is none, or none that can be reached."""
+        if self.case.target_loss is None:
+            return None
+        excess = (self.case.target_loss - float(self.problem.minimum)) / self.steepness
+        return excess if excess > 0 else None
+
+    @cached_property
+    def records(self) -> tuple[np.ndarray, Approximation]:
+        """The recorded steps and what was there; the start where nothing was recorded."""
+        run = self.case.run
+        if run is None or not run.weights:
+            stacked = tuple(layer[None] for layer in self.start.layers)
+            return np.zeros(1, int), Approximation(stacked, self.start.target)
+        return np.asarray(run.steps), Approximation.of(run.weights, self.start.target)
+
+
+def white_training(case: Case) -> Narrowed[WhiteTraining]:
+    """A case in these terms."""
+    network, problem = case.objective.network.linear, case.objective.problem.least_squares
+    if network is None or network.readout is not None:
+        return Narrowed((requirement("the network is linear, without a readout", False),), None)
+    claims = (
+        requirement("the network is linear, without a readout", True),
+        requirement("the loss is the squared error", problem is not None),
         requirement("there is no weight decay", float(case.objective.weight_decay) == 0),
-    ]
-    if not square:
-        return tuple(claims)
+    )
+    if problem is None:
+        return Narrowed(claims, None)
     moment = np.asarray(problem.input_moment, float)
     level = np.trace(moment) / len(moment)
     gap = np.linalg.norm(moment / level - np.eye(len(moment))) if level > 0 else np.inf
-    claims.append(Claim(f"inputs are white: |Sigma / v - I|_F <= {WHITE:g}", float(gap), WHITE))
-    if case.run is not None:
-        claims.append(
-            requirement("the run is of this start and learning rate", is_run_of(case.run, case))
-        )
-    return tuple(claims)
+    white = Claim(f"inputs are white: |Sigma / v - I|_F <= {WHITE:g}", float(gap), WHITE)
+    return Narrowed.where((*claims, white, *_own_run(case)), WhiteTraining(case, network, problem))
 
 
-def applies(claims: Sequence[Claim]) -> bool:
-    """Whether what comes next makes sense."""
-    return all(claim.holds_clearly for claim in claims)
-
-
-def steepness(case: Case) -> float:
-    """2 a v of the module's docstring."""
-    problem = _square_problem(case)
-    moment = np.asarray(problem.input_moment, float)
-    return float(2 * problem.scale * np.trace(moment) / len(moment))
-
-
-def start_of(case: Case) -> Approximation:
-    """The start and the target."""
-    return Approximation.of(case.weights, _square_problem(case).minimiser)
-
-
-def points_of(case: Case) -> tuple[np.ndarray, Approximation]:
-    """The recorded steps and what was there; the start where nothing was recorded."""
-    run = case.run
-    if run is None or not run.weights:
-        start = start_of(case)
-        stacked = tuple(layer[None] for layer in start.layers)
-        return np.zeros(1, int), Approximation(stacked, start.target)
-    return np.asarray(run.steps), Approximation.of(run.weights, _square_problem(case).minimiser)
-
-
-def learning_rate_of(case: Case) -> float | None:
-    """That of the case, or of its run, for the loss l."""
-    rate = case.learning_rate
-    if rate is None and case.run is not None:
-        rate = float(case.run.learning_rate)
-    return None if rate is None else rate * steepness(case)
-
-
-def target_of(case: Case) -> float | None:
-    """The target for the loss l; None where there is none, or none that can be reached."""
-    if case.target_loss is None:
-        return None
-    excess = (case.target_loss - float(_square_problem(case).minimum)) / steepness(case)
-    return excess if excess > 0 else None
+def _own_run(case: Case) -> tuple[Claim, ...]:
+    if case.run is None:
+        return ()
+    return (requirement("the run is of this start and learning rate", is_run_of(case.run, case)),)
 
 
 def spectral(matrices: Float[np.ndarray, "..."]) -> Numbers:
     """The largest singular value of each matrix."""
     return np.linalg.svd(matrices, compute_uv=False)[..., 0]
-
-
-def _square_problem(case: Case) -> AbstractLeastSquares:
-    problem = case.objective.problem
-    assert isinstance(problem, AbstractLeastSquares)  # as `setting_claims` has found
-    return problem
 
 
 def _transposed(matrices: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

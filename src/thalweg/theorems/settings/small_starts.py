@@ -13,15 +13,13 @@ which is of the second order in the weights.
 import jax.numpy as jnp
 
 from thalweg._typing import Scalar, Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import Claim, requirement, rounding
+from thalweg.certificates import Case, Claim, Narrowed, requirement, rounding
 from thalweg.curvature.products import spectral_norm
 from thalweg.measurement import imbalance, layer_norms
-from thalweg.objective import Objective
 from thalweg.theorems.settings.deep_regression import (
-    Setting,
-    linear_network,
-    met,
+    DeepRegression,
+    RegressionTraining,
+    in_training,
     scalar_regression,
     unique_solution,
 )
@@ -33,75 +31,67 @@ def start_size(weights: Weights) -> Scalar:
     return 3 * jnp.max(squares) + 2 * sum(spectral_norm(matrix) for matrix in imbalance(weights))
 
 
-def starts_below_zero_network(objective: Objective, weights: Weights) -> tuple[Claim, ...]:
+def unique_below_zero(case: Case) -> Narrowed[RegressionTraining]:
+    """The setting of small starts with (A1) and (A2)."""
+    found = scalar_regression(case.objective).further(_without_readout)
+    on_curve = in_training(case, found).further(_on_the_curve)
+    return on_curve.further(_unique).further(starts_below_zero_network)
+
+
+def small_and_below_zero(case: Case) -> Narrowed[RegressionTraining]:
+    """The setting of small starts with (A1), (A2) and (A3)."""
+    return unique_below_zero(case).further(starts_small)
+
+
+def _without_readout(setting: DeepRegression) -> Narrowed[DeepRegression]:
+    """That a linear network whose last layer has one row, and no readout, is trained."""
+    plain = setting.network.readout is None and setting.network.widths[-1] == 1
+    claim = requirement("the last layer has one row, and no readout follows", plain)
+    return Narrowed.where((claim,), setting)
+
+
+def _on_the_curve(training: RegressionTraining) -> Narrowed[RegressionTraining]:
+    """That the flow starts where the case does or later on its curve, so with its imbalances."""
+    flow, weights = training.case.flow, training.case.weights
+    if flow is None:
+        return Narrowed((), training)
+    pairs = zip(imbalance(flow.start), imbalance(weights), strict=True)
+    gap = max((float(jnp.max(jnp.abs(a - b))) for a, b in pairs), default=0.0)
+    size = float(jnp.max(layer_norms(weights))) ** 2
+    statement = (
+        "the flow starts on the curve of the start: max |D - D(0)| <= 1e-6 max_k |W_k(0)|_F^2"
+    )
+    return Narrowed.where((Claim(statement, gap, 1e-6 * size),), training)
+
+
+def _unique(training: RegressionTraining) -> Narrowed[RegressionTraining]:
+    return in_training(training.case, unique_solution(training.regression))
+
+
+def starts_below_zero_network(training: RegressionTraining) -> Narrowed[RegressionTraining]:
     """That the start is no worse than the zero network, and not stationary (A2).
 
     R(W) <= R(0) is written as |F p|^2 <= 2 <F p, T> for the product p, F^T F = Sigma and T = F w,
     where nothing cancels. One zero layer with others that are not is enough.
     """
-    setting = Setting.of(objective)
-    product = setting.network.end_to_end(weights)
-    image = setting.problem.image(product)
+    (case, setting), weights = training, training.case.weights
+    image = setting.problem.image(setting.network.end_to_end(weights))
     own = float(jnp.sum(image**2))
     shared = 2 * float(jnp.sum(image * setting.problem.fitted.T))
-    slope = max(float(jnp.max(jnp.abs(array))) for array in objective.gradient(weights))
-    return (
-        Claim(
-            "p^T Sigma p <= 2 p^T Sigma w, that is (R(W(0)) <= R(0))",
-            own,
-            shared,
-            rounding(own, shared),
-        ),
+    slope = max(float(jnp.max(jnp.abs(array))) for array in case.objective.gradient(weights))
+    statement = "p^T Sigma p <= 2 p^T Sigma w, that is (R(W(0)) <= R(0))"
+    claims = (
+        Claim(statement, own, shared, rounding(own, shared)),
         requirement("the gradient at the start is not zero", slope > 0),
     )
+    return Narrowed.where(claims, training)
 
 
-def starts_small(objective: Objective, weights: Weights) -> tuple[Claim, ...]:
+def starts_small(training: RegressionTraining) -> Narrowed[RegressionTraining]:
     """That the solution is not small and the start is, by comparison and with depth (A3)."""
-    setting = Setting.of(objective)
-    return (
+    setting, eps = training.regression, float(start_size(training.case.weights))
+    claims = (
         Claim("1 <= |w| + rounding", 1.0, setting.size + rounding(1.0)),
-        Claim("32 L sqrt(eps) <= 1", 32 * setting.depth * float(start_size(weights)) ** 0.5, 1.0),
+        Claim("32 L sqrt(eps) <= 1", 32 * setting.depth * eps**0.5, 1.0),
     )
-
-
-def without_readout(objective: Objective) -> tuple[Claim, ...]:
-    """That a linear network whose last layer has one row, and no readout, is trained."""
-    claims = scalar_regression(objective)
-    if not met(claims):
-        return claims
-    network = Setting.of(objective).network
-    plain = network.readout is None and network.widths[-1] == 1
-    return (*claims, requirement("the last layer has one row, and no readout follows", plain))
-
-
-def on_the_curve(case: Case) -> tuple[Claim, ...]:
-    """That the flow starts where the case does or later on its curve, so with its imbalances."""
-    if case.flow is None or not linear_network(case.objective)[0].holds:
-        return ()
-    pairs = zip(imbalance(case.flow.start), imbalance(case.weights), strict=True)
-    gap = max((float(jnp.max(jnp.abs(a - b))) for a, b in pairs), default=0.0)
-    size = float(jnp.max(layer_norms(case.weights))) ** 2
-    statement = (
-        "the flow starts on the curve of the start: max |D - D(0)| <= 1e-6 max_k |W_k(0)|_F^2"
-    )
-    return (Claim(statement, gap, 1e-6 * size),)
-
-
-def unique_below_zero(case: Case) -> tuple[Claim, ...]:
-    """The setting of small starts with (A1) and (A2)."""
-    claims = (*without_readout(case.objective), *on_the_curve(case))
-    if not met(claims):
-        return claims
-    unique = (*claims, *unique_solution(case.objective))
-    if not met(unique):
-        return unique
-    return (*unique, *starts_below_zero_network(case.objective, case.weights))
-
-
-def small_and_below_zero(case: Case) -> tuple[Claim, ...]:
-    """The setting of small starts with (A1), (A2) and (A3)."""
-    claims = unique_below_zero(case)
-    if not met(claims):
-        return claims
-    return (*claims, *starts_small(case.objective, case.weights))
+    return Narrowed.where(claims, training)

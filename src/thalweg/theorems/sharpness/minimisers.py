@@ -18,11 +18,13 @@ from typing_extensions import override
 
 from thalweg._checks import InputError, require_positive
 from thalweg._typing import Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
+from thalweg.certificates import (
     AbstractTheorem,
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Narrowed,
     Question,
     requirement,
 )
@@ -33,10 +35,11 @@ from thalweg.curvature import (
 )
 from thalweg.objective import Objective
 from thalweg.theorems.settings.deep_regression import (
+    DeepRegression,
     Minimum,
     Point,
-    Setting,
-    met,
+    RegressionTraining,
+    in_training,
     minima_of,
     minimum_at,
     scalar_regression,
@@ -44,7 +47,7 @@ from thalweg.theorems.settings.deep_regression import (
 )
 
 
-class SharpnessOfMinimisers(AbstractTheorem[Case]):
+class SharpnessOfMinimisers(AbstractTrainingTheorem[RegressionTraining]):
     """No minimiser of a deep linear regression is flat: its sharpness grows with the depth.
 
     With r the norm of the readout (1 where there is none) and A = w^T Sigma w, every minimiser has
@@ -66,21 +69,21 @@ class SharpnessOfMinimisers(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:thm2"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return _with_unique_solution(case.objective)
+    def narrowed(self, case: Case, /) -> Narrowed[RegressionTraining]:
+        return in_training(case, _with_unique_solution(case.objective))
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = [
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        objective = subject.case.objective
+        return tuple(
             claim
-            for minimum in minima_of(case)
-            for claim in (*_uniform(case.objective, minimum), *_layerwise(case.objective, minimum))
-        ]
-        return tuple(claims)
+            for minimum in minima_of(subject)
+            for claim in (*_uniform(objective, minimum), *_layerwise(objective, minimum))
+        )
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        bounds = minimiser_sharpness_bounds(case.objective)
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        bounds = minimiser_sharpness_bounds(subject.case.objective)
         conditions = {
             "by the paper's bound, with the smallest eigenvalue of the input moment": bounds.paper,
             "by the input moment at the solution": bounds.moment,
@@ -93,7 +96,7 @@ class SharpnessOfMinimisers(AbstractTheorem[Case]):
         )
 
 
-class FlattestMinimiser(AbstractTheorem[Case]):
+class FlattestMinimiser(AbstractTrainingTheorem[RegressionTraining]):
     """The flattest minimiser of a deep linear regression is known exactly.
 
         S >= 2 scale min over a > 0 of lambda_max(a Sigma + (L - 1) (r^2 / a)^{1/(L-1)} Sigma^{1/2}
@@ -106,18 +109,18 @@ class FlattestMinimiser(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:d-min-sharpness"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return _with_solution(case.objective)
+    def narrowed(self, case: Case, /) -> Narrowed[RegressionTraining]:
+        return in_training(case, _with_solution(case.objective))
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
         statement = "least sharpness <= S"
-        least = float(least_sharpness(case.objective).sharpness)
-        return tuple(_at_least(statement, least, minimum) for minimum in minima_of(case))
+        least = float(least_sharpness(subject.case.objective).sharpness)
+        return tuple(_at_least(statement, least, minimum) for minimum in minima_of(subject))
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        least = float(least_sharpness(case.objective).sharpness)
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        least = float(least_sharpness(subject.case.objective).sharpness)
         return _floor(least, "by the flattest minimiser, which exists")
 
 
@@ -138,23 +141,20 @@ class SharpnessIsUnbounded(AbstractTheorem[Point]):
 
     @override
     def assumptions(self, point: Point, /) -> tuple[Claim, ...]:
-        setting = _with_unique_solution(point.objective)
-        if not met(setting):
-            return setting
+        found = _with_unique_solution(point.objective)
+        if found.setting is None:
+            return found.claims
+        minimum = minimum_at(found.setting, point.weights)
         return (
-            *setting,
-            Claim("2 <= depth", 2, Setting.of(point.objective).depth),
-            requirement(
-                "the weights are a minimiser",
-                minimum_at(point.objective, point.weights) is not None,
-            ),
+            *found.claims,
+            Claim("2 <= depth", 2, found.setting.depth),
+            requirement("the weights are a minimiser", minimum is not None),
         )
 
     @override
     def conclusions(self, point: Point, /) -> tuple[Claim, ...]:
-        setting = Setting.of(point.objective)
-        weights = rescaled(point.weights, self.factor)
-        moved = minimum_at(point.objective, weights)
+        setting = _with_unique_solution(point.objective).known
+        moved = minimum_at(setting, rescaled(point.weights, self.factor))
         still = requirement("the rescaled weights are a minimiser", moved is not None)
         if moved is None:
             return (still,)
@@ -184,17 +184,17 @@ def largest_settling_rate(objective: Objective) -> float:
     return 2 / float(least_sharpness(objective).sharpness)
 
 
-def _with_solution(objective: Objective) -> tuple[Claim, ...]:
-    setting = scalar_regression(objective)
-    if not met(setting):
-        return setting
-    size = Setting.of(objective).size
-    return (*setting, requirement("the least-squares solution is not zero", size > 0))
+def _with_solution(objective: Objective) -> Narrowed[DeepRegression]:
+    return scalar_regression(objective).further(_not_zero)
 
 
-def _with_unique_solution(objective: Objective) -> tuple[Claim, ...]:
-    claims = _with_solution(objective)
-    return (*claims, *unique_solution(objective)) if met(claims) else claims
+def _not_zero(setting: DeepRegression) -> Narrowed[DeepRegression]:
+    claim = requirement("the least-squares solution is not zero", setting.size > 0)
+    return Narrowed.where((claim,), setting)
+
+
+def _with_unique_solution(objective: Objective) -> Narrowed[DeepRegression]:
+    return _with_solution(objective).further(unique_solution)
 
 
 def _uniform(objective: Objective, minimum: Minimum) -> tuple[Claim, ...]:

@@ -2,10 +2,10 @@
 
 For weights W_1, ..., W_L with one row in the last and no readout, top singular triples
 (sigma_k, u_k, v_k), and imbalances D_k = W_{k+1}^T W_{k+1} - W_k W_k^T, the size eps of the start
-and the assumptions (A1) to (A3) are those of `small_setting`. Statements about late times hold
-along the curve of the flow, whose clock does not matter: a flow that was recorded from any later
-point of the curve on (by `dynamics.escape`, say) is as good. marion2024 has the scale 1; see
-`least_squares`.
+and the assumptions (A1) to (A3) are those of `settings.small_starts`. Statements about late times
+hold along the curve of the flow, whose clock does not matter: a flow that was recorded from any
+later point of the curve on (by `dynamics.escape`, say) is as good. marion2024 has the scale 1; see
+`settings.deep_regression`.
 """
 
 from math import log
@@ -19,17 +19,18 @@ from jaxtyping import Bool
 from typing_extensions import override
 
 from thalweg._typing import Scalar, Weights
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Magnitude,
+    Narrowed,
     Question,
     identity,
     rounding,
 )
-from thalweg.certificates.magnitude import Magnitude
-from thalweg.curvature.products import partial_products, spectral_norm
+from thalweg.curvature.products import linear_network, partial_products, spectral_norm
 from thalweg.dynamics import Descent, Flow
 from thalweg.measurement import (
     alignment,
@@ -37,23 +38,22 @@ from thalweg.measurement import (
     imbalance,
     layer_norms,
 )
-from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.theorems.settings.deep_regression import (
+    DeepRegression,
     Loss,
-    Setting,
+    RegressionTraining,
     error_so_far,
-    linear_network,
     loss_at,
-    met,
     seen_along,
 )
+from thalweg.theorems.settings.linear import LinearTraining, linear_training, without_decay
 from thalweg.theorems.settings.small_starts import start_size, unique_below_zero
 
 _DIVERGED = 1e50  # a loss above this is on its way to infinity
 
 
-class BalanceIsConserved(AbstractTheorem[Case]):
+class BalanceIsConserved(AbstractTrainingTheorem[LinearTraining]):
     """Gradient flow keeps the imbalance of consecutive layers constant; descent nearly does.
 
         flow:     D_k(t) = D_k(0)
@@ -66,15 +66,15 @@ class BalanceIsConserved(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:lem1"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return linear_network(case.objective)
+    def narrowed(self, case: Case, /) -> Narrowed[LinearTraining]:
+        return linear_training(case).further(without_decay)
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = []
-        if case.flow is not None and case.flow.times.ndim == 1:
+    def conclusions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
+        case, claims = subject.case, []
+        if case.flow is not None:
             claims.append(_constant_imbalance(case.flow, case.weights))
-        if case.run is not None and case.run.weights and case.run.times.ndim == 1:
+        if case.run is not None and case.run.weights:
             calm = np.abs(case.run.loss) < _DIVERGED
             consecutive = (np.diff(case.run.steps) == 1) & calm[1:] & calm[:-1]
             claims += [_drift_per_step(case.run, consecutive)] if consecutive.any() else []
@@ -112,7 +112,7 @@ def _imbalances(objective: Objective, weights: Weights) -> tuple[tuple, tuple, S
     return imbalance(weights), imbalance(gradient), jnp.max(layer_norms(weights))
 
 
-class LayersAlign(AbstractTheorem[Case]):
+class LayersAlign(AbstractTrainingTheorem[LinearTraining]):
     """Along the flow the layers stay near an aligned chain of matrices of rank one.
 
     If the last layer has one row, then at all times
@@ -128,14 +128,17 @@ class LayersAlign(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:lem2"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        claims = linear_network(case.objective)
-        rows = case.objective.network.shapes[-1][0]
-        return (*claims, Claim("rows of the last layer <= 1", rows, 1)) if met(claims) else claims
+    def narrowed(self, case: Case, /) -> Narrowed[LinearTraining]:
+        return linear_training(case).further(without_decay)
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        if case.flow is None or case.flow.times.ndim != 1:
+    def assumptions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
+        return (Claim("rows of the last layer <= 1", subject.network.shapes[-1][0], 1),)
+
+    @override
+    def conclusions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
+        case = subject.case
+        if case.flow is None:
             return ()
         eps = float(start_size(case.weights))
         imbalances = sum(float(spectral_norm(matrix)) for matrix in imbalance(case.weights))
@@ -195,8 +198,7 @@ def progress_of(flow: Flow) -> Progress:
 
 
 def _progress(objective: Objective, weights: Weights) -> tuple[jax.Array, ...]:
-    network = objective.network
-    assert isinstance(network, LinearNetwork)
+    network = linear_network(objective, "`progress_of`")
     after, _ = partial_products(network, weights)
     return (
         *loss_at(objective, weights),
@@ -220,7 +222,7 @@ class GrowthRate(NamedTuple):
     product: Magnitude
 
 
-def growth_rate(setting: Setting, eps: float, gain: float) -> GrowthRate:
+def growth_rate(setting: DeepRegression, eps: float, gain: float) -> GrowthRate:
     """The best constant that the proof of marion2024:thm3 has, from R(0) - R at some time.
 
     Its min((C - c)^{L-1}, B / C), with c = sqrt(2 eps) L, is greatest where both are equal.
@@ -242,11 +244,11 @@ def growth_rate(setting: Setting, eps: float, gain: float) -> GrowthRate:
     return GrowthRate(_rate(setting, rest), rest, bound)
 
 
-def _rate(setting: Setting, rest: Magnitude) -> Magnitude:
+def _rate(setting: DeepRegression, rest: Magnitude) -> Magnitude:
     return rest**2 * (4 * setting.smallest * setting.scale)
 
 
-class EventuallyLojasiewicz(AbstractTheorem[Case]):
+class EventuallyLojasiewicz(AbstractTrainingTheorem[RegressionTraining]):
     """From any positive time on, the squared gradient is at least a rate times the excess loss.
 
     For t >= t_0 > 0, any C > c = sqrt(2 eps) L, and R(0) the risk of the zero network,
@@ -264,16 +266,17 @@ class EventuallyLojasiewicz(AbstractTheorem[Case]):
     after: float = 1.0
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
+    def narrowed(self, case: Case, /) -> Narrowed[RegressionTraining]:
         return unique_below_zero(case)
 
     @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        late = late_progress(case, self.after)
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        case, setting = subject
+        late = late_part(case.flow, self.after)
         if late is None:
             return ()
-        progress, constants = late, late_rate(case, self.after)
-        setting, eps = Setting.of(case.objective), float(start_size(case.weights))
+        progress, constants = late.progress(), late_rate(subject, late)
+        eps = float(start_size(case.weights))
         moving = progress.excess > 0
         ratio = np.min(progress.slope[moving] ** 2 / progress.excess[moving], initial=np.inf)
         margin = progress.singular[:, 0] - (2 * eps) ** 0.5 * setting.depth
@@ -289,44 +292,46 @@ class EventuallyLojasiewicz(AbstractTheorem[Case]):
         return (*claims, Claim(statement, lower, rest, rounding(rest)))
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        return rate_answer(case, self.after)
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        return rate_answer(subject, self.after)
 
 
-def late_progress(case: Case, after: float) -> Progress | None:
-    """What the flow recorded from the first time on that is not before `after`."""
-    first = _first_record(case, after)
-    if first is None or case.flow is None:
+class LatePart(NamedTuple):
+    """A recorded flow from one of its records on."""
+
+    flow: Flow
+    first: int
+
+    def progress(self) -> Progress:
+        """What is looked at from then on."""
+        return Progress(*(part[self.first :] for part in progress_of(self.flow)))
+
+
+def late_part(flow: Flow | None, after: float) -> LatePart | None:
+    """The flow from its first record on that is not before `after`; None if there is none."""
+    if flow is None or not np.any(flow.times >= after):
         return None
-    return Progress(*(part[first:] for part in progress_of(case.flow)))
+    return LatePart(flow, int(np.argmax(flow.times >= after)))
 
 
-def late_rate(case: Case, after: float) -> GrowthRate:
-    """The rate from the first recorded time on that is not before `after`, which must exist."""
-    first, setting = _first_record(case, after), Setting.of(case.objective)
-    assert first is not None
-    assert case.flow is not None
-    weights = tuple(jnp.asarray(array[first]) for array in case.flow.weights)
+def late_rate(training: RegressionTraining, late: LatePart) -> GrowthRate:
+    """The rate from that record on."""
+    case, setting = training
+    weights = tuple(jnp.asarray(array[late.first]) for array in late.flow.weights)
     gain = float(_gain(setting, setting.network.end_to_end(weights)[0]))
     return growth_rate(setting, float(start_size(case.weights)), gain)
 
 
-def rate_answer(case: Case, after: float) -> tuple[Answer, ...]:
+def rate_answer(training: RegressionTraining, after: float) -> tuple[Answer, ...]:
     """The rate as an answer, where a flow is given that goes beyond `after`."""
-    if _first_record(case, after) is None:
+    late = late_part(training.case.flow, after)
+    if late is None:
         return ()
-    rate = late_rate(case, after).rate
+    rate = late_rate(training, late).rate
     return (Answer(Question.RATE, rate, f"on the given flow after time {after:g}"),)
 
 
-def _first_record(case: Case, after: float) -> int | None:
-    flow = case.flow
-    if flow is None or flow.times.ndim != 1 or not np.any(flow.times >= after):
-        return None
-    return int(np.argmax(flow.times >= after))
-
-
-def _gain(setting: Setting, product: jax.Array) -> Scalar:
+def _gain(setting: DeepRegression, product: jax.Array) -> Scalar:
     """R(0) - R, without cancellation where the product is small; for the scale 1."""
     image = setting.problem.image(product[None])
     return jnp.sum(image * (2 * setting.problem.fitted.T - image))

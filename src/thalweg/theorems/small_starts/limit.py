@@ -1,6 +1,6 @@
 """Where the flow of a deep linear regression from a small start ends, and how sharp it is there.
 
-All of it under marion2024's assumptions (A1) to (A3), with the names of `small_start`. With
+All of it under marion2024's assumptions (A1) to (A3), with the names of `flow`. With
 v = w / |w|, the sharpness of the balanced minimisers of rank one is
 
     S_0 = 2 scale |w|^{2 - 2/L} lambda_max(Sigma + (L - 1) Sigma^{1/2} v v^T Sigma^{1/2}).
@@ -11,11 +11,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from thalweg.certificates.case import Case
-from thalweg.certificates.certificate import (
-    AbstractTheorem,
+from thalweg.certificates import (
+    AbstractTrainingTheorem,
     Answer,
+    Case,
     Claim,
+    Narrowed,
     Place,
     Question,
     rounding,
@@ -25,11 +26,16 @@ from thalweg.curvature import (
     minimiser_sharpness_bounds,
     small_start_sharpness_bounds,
 )
-from thalweg.theorems.settings.deep_regression import Minimum, Setting, minimum_at
+from thalweg.theorems.settings.deep_regression import (
+    DeepRegression,
+    Minimum,
+    RegressionTraining,
+    minimum_at,
+)
 from thalweg.theorems.settings.small_starts import small_and_below_zero, start_size
 from thalweg.theorems.small_starts.flow import (
     Progress,
-    late_progress,
+    late_part,
     late_rate,
     progress_of,
     rate_answer,
@@ -38,7 +44,15 @@ from thalweg.theorems.small_starts.flow import (
 _FOUND = "that the flow finds"
 
 
-class LayersGrowAlike(AbstractTheorem[Case]):
+class _AbstractSmallStart(AbstractTrainingTheorem[RegressionTraining]):
+    """What is proven under (A1) to (A3)."""
+
+    @override
+    def narrowed(self, case: Case, /) -> Narrowed[RegressionTraining]:
+        return small_and_below_zero(case)
+
+
+class LayersGrowAlike(_AbstractSmallStart):
     """At late times all layers of a network that started small have about the same norm.
 
         (|w| / 2)^{1/L} <= sigma_k(t) <= (2 |w|)^{1/L}
@@ -50,14 +64,11 @@ class LayersGrowAlike(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:cor1"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return small_and_below_zero(case)
-
-    @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        if case.flow is None or case.flow.times.ndim != 1:
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        case, setting = subject
+        if case.flow is None:
             return ()
-        setting, progress = Setting.of(case.objective), progress_of(case.flow)
+        progress = progress_of(case.flow)
         grown = _grown(setting, progress)
         if not grown.any():
             return ()
@@ -70,7 +81,7 @@ class LayersGrowAlike(AbstractTheorem[Case]):
         )
 
 
-class SmallStartConverges(AbstractTheorem[Case]):
+class SmallStartConverges(_AbstractSmallStart):
     """The flow from a small start converges to a global minimiser, exponentially fast.
 
     With the rate of `EventuallyLojasiewicz` from t_0 on, at all later times
@@ -89,16 +100,11 @@ class SmallStartConverges(AbstractTheorem[Case]):
     after: float = 1.0
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return small_and_below_zero(case)
-
-    @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        late = late_progress(case, self.after)
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        setting, late = subject.regression, late_part(subject.case.flow, self.after)
         if late is None:
             return ()
-        progress, setting = late, Setting.of(case.objective)
-        rate = float(late_rate(case, self.after).rate)
+        progress, rate = late.progress(), float(late_rate(subject, late).rate)
         exponents = rate * (progress.times - progress.times[0])
         envelope = progress.excess[0] * np.exp(-exponents)
         slack = progress.loss.error(setting, progress.error) + rounding(progress.excess, envelope)
@@ -118,11 +124,11 @@ class SmallStartConverges(AbstractTheorem[Case]):
         return tuple(claims)
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        return rate_answer(case, self.after)
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        return rate_answer(subject, self.after)
 
 
-class SmallStartLimitIsFlat(AbstractTheorem[Case]):
+class SmallStartLimitIsFlat(_AbstractSmallStart):
     """The minimiser that the flow finds from a small start is nearly as flat as any.
 
         1 <= S / (2 scale L mu |w|^{2 - 2/L}) <= 4^{1 - 1/L} M / mu <= 4 M / mu
@@ -133,16 +139,12 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:cor3"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return small_and_below_zero(case)
-
-    @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        limit = limit_of(case)
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        limit, setting = limit_of(subject), subject.regression
         if limit is None:
             return ()
-        setting, upper = Setting.of(case.objective), small_start_sharpness_bounds(case.objective)
-        least = float(minimiser_sharpness_bounds(case.objective).paper)
+        upper = small_start_sharpness_bounds(setting.objective)
+        least = float(minimiser_sharpness_bounds(setting.objective).paper)
         ratio, slack = limit.sharpness / least, limit.resolution / least
         condition = setting.largest / setting.smallest
         return (
@@ -158,8 +160,8 @@ class SmallStartLimitIsFlat(AbstractTheorem[Case]):
         )
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
-        upper = small_start_sharpness_bounds(case.objective)
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        upper = small_start_sharpness_bounds(subject.case.objective)
         return (
             Answer(Question.GREATEST_SHARPNESS, float(upper.paper), _FOUND, Place.FLOW),
             Answer(
@@ -178,7 +180,7 @@ class Spread(NamedTuple):
     upper: float
 
 
-def sharpness_spread(setting: Setting, eps: float) -> Spread:
+def sharpness_spread(setting: DeepRegression, eps: float) -> Spread:
     """How far the sharpness of a minimiser as aligned as `LayersAlign` says can be from S_0.
 
     Let a = |w| and p the product of the sigma_k. As p >= a and all sigma_k^2 are within eps, each
@@ -203,7 +205,7 @@ def sharpness_spread(setting: Setting, eps: float) -> Spread:
     )
 
 
-class SmallStartLimitSharpness(AbstractTheorem[Case]):
+class SmallStartLimitSharpness(_AbstractSmallStart):
     """The flow from a small start ends near the sharpness of the balanced minimisers of rank one.
 
         lower * S_0 <= S <= upper * S_0,    both factors 1 + O(L sqrt(eps)), see `sharpness_spread`,
@@ -219,12 +221,9 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
     reference: ClassVar[str] = "marion2024:d-S0"
 
     @override
-    def assumptions(self, case: Case, /) -> tuple[Claim, ...]:
-        return small_and_below_zero(case)
-
-    @override
-    def conclusions(self, case: Case, /) -> tuple[Claim, ...]:
-        setting, balanced = Setting.of(case.objective), float(balanced_sharpness(case.objective))
+    def conclusions(self, subject: RegressionTraining, /) -> tuple[Claim, ...]:
+        case, setting = subject
+        balanced = float(balanced_sharpness(case.objective))
         fitted = setting.problem.fitted.T / setting.size  # F v, with F^T F = Sigma
         image = np.asarray(setting.problem.pull_back(fitted)).ravel()
         moment, common = (
@@ -245,7 +244,7 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
             ),
             Claim(f"S_0 <= {common_factor} ((L - 1) b + M)", balanced, high, rounding(high)),
         )
-        limit = limit_of(case)
+        limit = limit_of(subject)
         if limit is None:
             return claims
         spread = sharpness_spread(setting, float(start_size(case.weights)))
@@ -257,9 +256,10 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
         )
 
     @override
-    def answers(self, case: Case, /) -> tuple[Answer, ...]:
+    def answers(self, subject: RegressionTraining, /) -> tuple[Answer, ...]:
+        case, setting = subject
         balanced = float(balanced_sharpness(case.objective))
-        spread = sharpness_spread(Setting.of(case.objective), float(start_size(case.weights)))
+        spread = sharpness_spread(setting, float(start_size(case.weights)))
         where, limit = f"{_FOUND}, by its alignment", "in the limit of small starts"
         return (
             Answer(Question.PREDICTED_SHARPNESS, balanced, limit, Place.FLOW),
@@ -269,14 +269,13 @@ class SmallStartLimitSharpness(AbstractTheorem[Case]):
         )
 
 
-def limit_of(case: Case) -> Minimum | None:
+def limit_of(training: RegressionTraining) -> Minimum | None:
     """The minimiser that the flow has come to, if it has."""
-    if case.flow is None or case.flow.times.ndim != 1:
-        return None
-    return minimum_at(case.objective, case.flow.final)
+    case, setting = training
+    return None if case.flow is None else minimum_at(setting, case.flow.final)
 
 
-def _grown(setting: Setting, progress: Progress) -> np.ndarray:
+def _grown(setting: DeepRegression, progress: Progress) -> np.ndarray:
     """Where |w_prod| has come near |w|, surely."""
     low, high = 0.75 * setting.size, 1.125 * setting.size
     error = progress.error

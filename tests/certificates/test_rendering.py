@@ -1,0 +1,84 @@
+"""One table of rows behind every rendering: plain text, the terminal, the page."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import thalweg as tw
+from thalweg.certificates import Case, Certificate, Claim, Question, requirement
+from thalweg.certificates.overview import titled_tables
+from thalweg.certificates.text import columns, table
+from thalweg.report import terminal
+
+WORDS = st.text("abc [/b]", max_size=60)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Least squares with two layers, of which several theorems speak."""
+    x = 2 * np.vstack([np.eye(3), -np.eye(3)])
+    objective = tw.Objective(
+        tw.LinearNetwork([3, 3, 1]), tw.Regression(x, x @ np.array([1.0, 0.0, 0.5]))
+    )
+    weights = tw.initialisation.balanced_from(objective.network, [[0.1, 0.1, 0.1]])
+    return tw.theorems.certify_case(Case(objective, weights, target_loss=0.01))
+
+
+def test_a_table_is_aligned_and_leaves_out_empty_columns():
+    rows = [{"bound": "1.5", "note": "", "source": "a"}, {"bound": "10", "note": "", "source": "b"}]
+    assert columns(rows) == ["bound", "source"]
+    assert table(rows).splitlines() == ["bound  source", "-----  ------", "  1.5  a", "   10  b"]
+    assert table([]) == ""
+
+
+@given(st.lists(st.fixed_dictionaries({"one": WORDS, "two": WORDS, "three": WORDS}), max_size=4))
+def test_every_word_of_a_table_is_there_and_no_line_is_wider_than_a_page(rows):
+    text = table(rows)
+    assert all(len(line) <= 110 for line in text.splitlines())
+    body = "".join("".join(text.splitlines()[2:]).split())
+    for row in rows:
+        if len(rows) == 1:  # of several rows the cells' lines are mixed
+            assert sorted(body) == sorted("".join("".join(row.values()).split()))
+
+
+def test_every_answer_and_every_reason_is_in_the_overview(found):
+    told = found.overview()
+    assert told["checked"] == len(found)
+    assert told["applying"] == len(found.applying) > 0
+    asked = [each["question"] for each in told["answers"]]
+    assert asked == [each.phrase for each in Question if found.answers(each)]
+    for each in told["answers"]:
+        question = next(one for one in Question if one.phrase == each["question"])
+        sources = [owner.reference for _, owner in found.answers(question)]
+        assert [row["source"] for row in each["rows"]] == sources
+    refused = sum(
+        len(paper.split(": ")[1].split(", "))
+        for row in told["refused"]
+        for paper in row["source"].split("; ")
+    )
+    assert refused == len(found) - len(found.applying)
+
+
+def test_the_terminal_and_the_text_show_the_same_cells(found):
+    page = io.StringIO()
+    Console(file=page, width=400, markup=False).print(terminal.guarantees(found))
+    shown, text = page.getvalue(), str(found)
+    for title, rows in titled_tables(found.overview()):
+        assert title in shown
+        assert title in text
+        for row in rows:
+            for cell in row.values():
+                assert cell in shown
+                assert cell.split(" ")[0] in text
+
+
+def test_a_certificate_prints_its_claims_with_their_margins():
+    claims = (requirement("there is a target", True), Claim("|w| <= 1", 0.25, 1.0))
+    text = str(Certificate("paper:thm", "A title", claims, (Claim("|w| <= 2", 3.0, 2.0),)))
+    assert text.splitlines()[0] == "paper:thm  A title: violated"
+    assert "assumption  |w| <= 1           0.25 <= 1  +0.75" in text
+    assert "conclusion  |w| <= 2           3 <= 2     -1" in text
