@@ -240,7 +240,7 @@ def test_a_batch_of_starts_needs_declared_shapes():
 
 def test_runs_on_other_objectives_have_no_tube(tanh_run):
     with pytest.raises(
-        tw.InputError, match=r"`tube` is about networks on problems, .* got a run on"
+        tw.InputError, match=r"`tube` is about networks on problems, .* got a trajectory on"
     ):
         tw.tube(tanh_run)
 

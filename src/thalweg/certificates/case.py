@@ -11,6 +11,7 @@ from thalweg._checks import InputError, finite_weights, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.dynamics.descent import plain_objective
+from thalweg.dynamics.trajectory import network_objective
 from thalweg.objective import AbstractObjective, Objective
 
 KINDS = ("gaussian", "balanced", "residual")
@@ -92,7 +93,8 @@ class Case:
     def of(cls, path: Descent | Flow, target_loss: float | None = None) -> "Case":
         """The case of a run or a flow that has recorded its weights, one network at a time."""
         if isinstance(path, Flow):
-            return cls(path.objective, path.start, target_loss=target_loss, flow=path)
+            objective = network_objective(path, "Every theorem")
+            return cls(objective, path.start, target_loss=target_loss, flow=path)
         start = tuple(np.asarray(array)[0] for array in path.weights)
         case = cls(plain_objective(path, "Every theorem"), start, target_loss=target_loss)
         return replace(case, run=path, learning_rate=float(path.learning_rate))

@@ -21,7 +21,6 @@ from thalweg._arguments import checked
 from thalweg._checks import (
     InputError,
     as_array,
-    described,
     require_count,
     require_positive,
 )
@@ -38,7 +37,7 @@ from thalweg.dynamics.batch import (
     run_blocks,
 )
 from thalweg.dynamics.starts import starts_of
-from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.dynamics.trajectory import AbstractTrajectory, network_objective
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.optimisers import PLAIN, AbstractOptimiser, as_optimiser
 
@@ -122,12 +121,7 @@ def plain_objective(run: Descent, what: str) -> Objective:
             f"{what} is about plain gradient descent, got a run of "
             f"{type(run.optimiser).__name__}; descend without `optimiser`."
         )
-    if not isinstance(run.objective, Objective):
-        raise InputError(
-            f"{what} is about networks on problems, tw.Objective(network, problem), got a run on "
-            f"{described(run.objective)}."
-        )
-    return run.objective
+    return network_objective(run, what)
 
 
 def nothing(weights: AnyWeights) -> tuple[()]:

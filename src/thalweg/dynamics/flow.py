@@ -124,7 +124,7 @@ def flow(
 
 
 @overload
-def flow(
+def flow(  # pyright: ignore[reportOverlappingOverload]  (diffrax solvers are of any type)
     objective: AbstractObjective,
     weights: ManyAnyWeights,
     time: float | None = None,

@@ -15,9 +15,10 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError
+from thalweg._checks import InputError, described
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights
+from thalweg.objective import Objective
 
 Recorded = tuple[Float[np.ndarray, "..."], ...]
 
@@ -110,3 +111,13 @@ def distance(
         found.lower = np.maximum(np.asarray(found) - radius - slack, 0.0)
         found.upper = np.asarray(found) + radius + slack
     return found
+
+
+def network_objective(trajectory: AbstractTrajectory, what: str) -> Objective:
+    """The network on its problem that a trajectory is on, for that which speaks of networks."""
+    if not isinstance(trajectory.objective, Objective):
+        raise InputError(
+            f"{what} is about networks on problems, tw.Objective(network, problem), got a "
+            f"trajectory on {described(trajectory.objective)}."
+        )
+    return trajectory.objective

@@ -23,6 +23,7 @@ from thalweg._typing import Weights
 from thalweg.certificates import rounding
 from thalweg.curvature import ball_bounds, linear_hessian
 from thalweg.dynamics import Flow
+from thalweg.dynamics.trajectory import network_objective
 from thalweg.objective import Objective
 
 Records = Float[np.ndarray, " records"]
@@ -54,7 +55,7 @@ class RecordedPath:
                 np.concatenate([start[None], array])
                 for start, array in zip(flow.start, weights, strict=True)
             )
-        loss, slopes = _values_and_slopes(flow.objective, weights)
+        loss, slopes = _values_and_slopes(network_objective(flow, "This bound"), weights)
         return cls(times, weights, np.asarray(loss), error, np.asarray(slopes))
 
     def constants(self, objective: Objective, radius: float) -> tuple[float, float, Records]:

@@ -21,6 +21,7 @@ from thalweg.certificates import Case, Claim, Narrowed, requirement
 from thalweg.curvature import reduced_sharpness
 from thalweg.curvature.products import linear_network, partial_products, readout_norm, spectral_norm
 from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics.trajectory import network_objective
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractLeastSquares, AbstractProblem
@@ -177,7 +178,8 @@ def seen_along(path: Descent | Flow, function: Callable[..., Any], *known: Any) 
     As `measurement.along`, but a function of a module is compiled once for all of one shape.
     """
     points = tuple(jnp.asarray(array) for array in path.weights)
-    found = _everywhere(function, path.objective, points, known)
+    objective = network_objective(path, "Deep linear regression")
+    found = _everywhere(function, objective, points, known)
     return jax.tree.map(np.asarray, found)
 
 

@@ -102,7 +102,7 @@ def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Cl
         found = np.maximum(found, np.max(error, axis=(1, 2), initial=0.0))
     size = np.maximum(sizes[:-1], sizes[1:])[consecutive]
     statement = "D_k after a step = D_k + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)"
-    width = max(max(shape) for shape in run.objective.network.shapes)
+    width = max(max(shape) for shape in run.objective.shapes)
     return identity(statement, found, rounding(size**2, units=64.0 * width))
 
 
