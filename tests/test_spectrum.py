@@ -340,7 +340,7 @@ def test_what_is_known_along_a_run_halves_the_products():
     ("change", "sentence"),
     [
         ({"k": 0}, "`k` must be a whole number >= 1, got 0"),
-        ({"k": 10**6}, "`k` must be at most the number of weights, 64"),
+        ({"k": 10**6}, "`k` must be at most the number of eigenvalues, 64"),
         ({"tolerance": 0.0}, "`tolerance` must be positive"),
         ({"method": "power"}, "`method` must be auto, dense or davidson, got 'power'"),
     ],
