@@ -37,6 +37,20 @@ from thalweg._checks import InputError, described, is_traced
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, Scalar
 
+__all__ = [
+    "PLAIN",
+    "AbstractOptimiser",
+    "GradientDescent",
+    "HeavyBall",
+    "Nesterov",
+    "Transformation",
+    "as_optimiser",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @shown
 class AbstractOptimiser(eqx.Module):
