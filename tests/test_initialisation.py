@@ -275,7 +275,7 @@ def test_nearest_balanced_of_a_start_with_a_zero_layer(zeroed):
         (lambda i, n, key: i.residual(n, 0.1, key=key), "square layers of one width"),
         (
             lambda i, n, key: i.balanced(HomogeneousNetwork([2, 2]), 1.0, key=key),
-            "LinearNetwork without a readout.*got HomogeneousNetwork",
+            "LinearNetwork without a readout.*got LayeredNetwork",
         ),
         (
             lambda i, n, key: i.balanced(LinearNetwork([2, 2], [1.0, 1.0]), 1.0, key=key),

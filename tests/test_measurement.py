@@ -137,7 +137,7 @@ def test_distance_to_minimiser():
     expected = np.linalg.norm(weights[1] @ weights[0] - phi)
     found = measurement.distance_to_minimiser(objective, weights)
     np.testing.assert_allclose(found, expected, rtol=1e-14)
-    with pytest.raises(InputError, match=r"needs a LinearNetwork.*got HomogeneousNetwork"):
+    with pytest.raises(InputError, match=r"needs a LinearNetwork.*got LayeredNetwork"):
         measurement.distance_to_minimiser(
             Objective(HomogeneousNetwork([3, 2, 2]), TargetMatrix(phi)), weights
         )

@@ -91,9 +91,7 @@ def test_what_cannot_be_validated_is_refused():
     network = tw.HomogeneousNetwork([3, 2, 1])
     objective = tw.Objective(network, tw.TargetMatrix([[1.0, 2.0, 0.5]]))
     start = tw.initialisation.gaussian(network, 0.5, key=jax.random.key(1))
-    with pytest.raises(
-        tw.InputError, match="validated for linear networks, got HomogeneousNetwork"
-    ):
+    with pytest.raises(tw.InputError, match="validated for linear networks, got LayeredNetwork"):
         tw.flow(objective, start, time=1.0, validate=True)
 
 
