@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import equinox as eqx
 import jax
@@ -42,6 +42,9 @@ from thalweg.dynamics.validated import ValidatedFlow, validated_flow
 from thalweg.objective import AbstractObjective
 from thalweg.solvers import AbstractSolver, Auto, Solution, Task, Validated
 from thalweg.solvers.choosing import as_solver
+
+if TYPE_CHECKING:
+    import diffrax  # which takes a third of a second to load
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -143,7 +146,7 @@ def flow(
     *,
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    solver: Any = Auto(),
+    solver: "AbstractSolver | diffrax.AbstractSolver" = Auto(),
     steady: float | None = None,
     estimate_error: bool = True,
     max_steps: int = 100_000,
