@@ -1,7 +1,8 @@
 """What momentum costs: a step of a network in lanes, against one of plain descent.
 
 Ten layers of width 5 with one output, 1,000 networks at once. The optimisers take turns and the
-least time of each counts, so that other work on the machine hardly enters the ratios.
+least time of each counts, in seconds of processors, so that other work on the machine hardly enters
+the ratios.
 
 Run as `python benchmarks/optimisers.py`.
 """
@@ -18,16 +19,16 @@ from rich.table import Table
 import thalweg as tw
 from thalweg.dynamics import nothing
 
-NETWORKS, STEPS, ROUNDS = 1000, 1000, 9
+NETWORKS, STEPS, ROUNDS = 1000, 1000, 15
 
 
 def seconds(objective: tw.Objective, starts: Any, optimiser: Any) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     tw.descend(
         objective, starts, learning_rate=0.001, steps=STEPS, record_every=STEPS,
         optimiser=optimiser, observe=nothing,
     )  # fmt: skip
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def main() -> None:

@@ -263,3 +263,17 @@ def test_a_bare_array_is_a_pytree():
 def test_the_least_value_of_an_objective_of_ones_own_is_asked_for(weights):
     with pytest.raises(tw.InputError, match="`minimum` must be given for an objective that is no"):
         tw.critical_learning_rate(Bowl(jnp.eye(3)), weights, steps=5)
+
+
+def test_the_critical_learning_rate_of_any_objective():
+    """Oracle: 2 / curvature, from where the start's own sharpness says to look."""
+
+    class Valley(AbstractObjective):
+        def __call__(self, weights):
+            return (weights["steep"] ** 2 * 5 + weights["flat"] ** 2) / 2
+
+    start = {"steep": np.asarray(1.0), "flat": np.asarray(0.5)}
+    found = tw.critical_learning_rate(Valley(), start, steps=400, minimum=0.0, precision=0.001)
+    assert found.lower == pytest.approx(2 / 5, rel=0.01)  # log(1 / share) / (4 steps) is 0.003
+    assert found.prediction("2 / sharpness at the start").rate == pytest.approx(2 / 5, rel=1e-6)
+    assert found.prediction("2 / sharpness of the limit").rate == pytest.approx(2 / 5, rel=1e-6)
