@@ -35,14 +35,18 @@ from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork
 
 __all__ = [
+    "Draw",
     "aligned",
     "balanced",
     "balanced_from",
+    "forget",
     "gaussian",
     "identity",
     "nearest_balanced",
     "one_zero_layer",
     "pytorch_default",
+    "register",
+    "registered",
     "residual",
     "xavier_uniform",
 ]

@@ -11,11 +11,11 @@ and explained with all others:
 them.
 """
 
-from thalweg._quantity import QUANTITIES as QUANTITIES
-from thalweg._quantity import Quantity as Quantity
-from thalweg.quantities.registry import along as along
-from thalweg.quantities.registry import described as described
-from thalweg.quantities.registry import forget as forget
-from thalweg.quantities.registry import register as register
+from thalweg._quantity import QUANTITIES, Quantity
+from thalweg.quantities.registry import along, described, forget, register
 
 __all__ = ["QUANTITIES", "Quantity", "along", "described", "forget", "register"]
+
+
+def __dir__() -> list[str]:
+    return __all__

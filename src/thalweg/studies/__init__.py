@@ -29,6 +29,7 @@ __all__ = [
     "missing_data",
     "publish",
     "recalled",
+    "register",
     "require_pages",
 ]
 
