@@ -9,6 +9,21 @@ from thalweg._checks import InputError
 from thalweg.bench import curvature, descent, flow, sweep
 from thalweg.bench.comparison import Comparison
 
+__all__ = [
+    "BENCHMARKS",
+    "Comparison",
+    "curvature",
+    "descent",
+    "flow",
+    "measure",
+    "sweep",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 BENCHMARKS: dict[str, dict[str, Callable[[], Comparison]]] = {
     "descent": {
         "1000 small networks": descent.small_networks,

@@ -16,14 +16,28 @@ from rich.text import Text
 from thalweg._compiled import keep_compiled
 from thalweg._errors import InputError
 from thalweg._version import __version__
-from thalweg.cli import critical as critical
-from thalweg.cli import proving as proving
-from thalweg.cli import reproducing as reproducing
-from thalweg.cli import running as running
-from thalweg.cli import showing as showing
-from thalweg.cli import stating as stating
-from thalweg.cli import sweeping as sweeping
+from thalweg.cli import critical, proving, reproducing, running, showing, stating, sweeping
 from thalweg.cli.base import app, err, out
+
+__all__ = [
+    "app",
+    "critical",
+    "err",
+    "main",
+    "options",
+    "out",
+    "proving",
+    "reproducing",
+    "running",
+    "showing",
+    "stating",
+    "sweeping",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _KEEPING = {"run", "sweep", "reproduce"}
 """Commands that keep what they have finished."""

@@ -1,7 +1,17 @@
 """The largest learning rate that still trains, next to what theory says about it."""
 
-from thalweg.critical.measured import CriticalLearningRate as CriticalLearningRate
-from thalweg.critical.measured import critical_learning_rate as critical_learning_rate
-from thalweg.critical.predictions import Prediction as Prediction
-from thalweg.critical.search import Bracket as Bracket
-from thalweg.critical.search import Criterion as Criterion
+from thalweg.critical.measured import CriticalLearningRate, critical_learning_rate
+from thalweg.critical.predictions import Prediction
+from thalweg.critical.search import Bracket, Criterion
+
+__all__ = [
+    "Bracket",
+    "Criterion",
+    "CriticalLearningRate",
+    "Prediction",
+    "critical_learning_rate",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,3 +9,9 @@ Two ways to span such a space, because two things can be short:
 
 Both project the operator, and both say how far off a value may be by residuals, never by trust.
 """
+
+__all__: list[str] = []
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,14 @@
 """What is minimised: any function of a pytree of weights, or a network on a problem."""
 
-from thalweg.objective.base import DENSE_LIMIT as DENSE_LIMIT
-from thalweg.objective.base import AbstractObjective as AbstractObjective
-from thalweg.objective.networks import Objective as Objective
+from thalweg.objective.base import DENSE_LIMIT, AbstractObjective
+from thalweg.objective.networks import Objective
+
+__all__ = [
+    "DENSE_LIMIT",
+    "AbstractObjective",
+    "Objective",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

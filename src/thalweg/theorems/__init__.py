@@ -18,9 +18,20 @@ Theorems go by subject, because they outlive their papers; `papers` lists them b
 
 from typing import Any
 
-from thalweg.theorems.certifying import certify as certify
-from thalweg.theorems.certifying import certify_case as certify_case
-from thalweg.theorems.papers import STATEMENTS as STATEMENTS
+from thalweg.theorems.certifying import certify, certify_case
+from thalweg.theorems.papers import STATEMENTS
+
+__all__ = [
+    "STATEMENTS",
+    "certify",
+    "certify_case",
+    "registry",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 registry: dict[str, Any] = {statement.id: statement.code for statement in STATEMENTS}
 """What each statement became: a theorem class, a function, or an initialisation."""

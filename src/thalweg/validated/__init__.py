@@ -5,7 +5,16 @@ it is from being a flow, `hessian` how errors grow, `losses` and `probabilities`
 contribute, `norms` bounds partial products, and `building` takes all of it from an objective.
 """
 
-from thalweg.validated.building import setting_of as setting_of
-from thalweg.validated.curve import Curve as Curve
-from thalweg.validated.curve import Setting as Setting
-from thalweg.validated.curve import validated_curve as validated_curve
+from thalweg.validated.building import setting_of
+from thalweg.validated.curve import Curve, Setting, validated_curve
+
+__all__ = [
+    "Curve",
+    "Setting",
+    "setting_of",
+    "validated_curve",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
