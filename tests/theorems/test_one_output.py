@@ -80,7 +80,7 @@ NOT_COVERED = [
             ),
             (np.ones((2, 2)), np.ones((1, 2))),
         ),
-        "the loss is a square loss",
+        "the loss is the squared error",
     ),
     (
         Case(
