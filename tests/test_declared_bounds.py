@@ -12,7 +12,8 @@ from jaxtyping import Array
 import thalweg as tw
 from thalweg.curvature.balls import loss_bounds
 from thalweg.curvature.bounds import shallow_eigenvalue_bound
-from thalweg.problem import AbstractMarginLoss, AbstractProblem, OutputBounds, Rounding, units
+from thalweg.problem import AbstractMarginLoss, AbstractProblem, OutputBounds, Rounding
+from thalweg.problem.base import units
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 3))

@@ -6,7 +6,8 @@ import pytest
 from jaxtyping import Array
 
 import thalweg as tw
-from thalweg.problem import AbstractProblem, OutputBounds, Rounding, units
+from thalweg.problem import AbstractProblem, OutputBounds, Rounding
+from thalweg.problem.base import units
 
 
 class Huber(AbstractProblem):

@@ -1,6 +1,6 @@
 """The convex part: data, and a convex loss of what a network puts out."""
 
-from thalweg.problem.base import AbstractProblem, OutputBounds, Rounding, units
+from thalweg.problem.base import AbstractProblem, OutputBounds, Rounding
 from thalweg.problem.classification import Classification
 from thalweg.problem.label_losses import AbstractLabelLoss, AbstractMarginLoss
 from thalweg.problem.least_squares import AbstractLeastSquares, Regression, TargetMatrix
@@ -15,7 +15,6 @@ __all__ = [
     "Regression",
     "Rounding",
     "TargetMatrix",
-    "units",
 ]
 
 
