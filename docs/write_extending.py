@@ -1,6 +1,6 @@
 """Put the examples of tests/extending into docs/extending.md, word for word.
 
-A line `<!-- tests/extending/test_x.py -->` is followed by that file, which the tests run. Written by
+A line `<!-- tests/extending/test_own_x.py -->` is followed by that file, which the tests run. Written by
 `make docs`; a test holds the page against what this writes.
 """
 

@@ -2,6 +2,7 @@
 
 import inspect
 import typing
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -113,6 +114,8 @@ def kinds_of(annotation: typing.Any) -> list[str]:
     if annotation is typing.Any or annotation is inspect.Parameter.empty:
         return []
     text = str(annotation)
+    if typing.get_origin(annotation) is Callable:  # whatever it takes and gives
+        return ["a function"]
     if "any pytree" in text:  # which the objective beside it takes: here, layers
         return ["weights"]
     if text.startswith("tuple[") or "tuple[typing.Union[Float" in text:

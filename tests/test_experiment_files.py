@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg import InputError, cli, experiment
+from thalweg.experiment import data_settings
 from thalweg.experiment import settings as parts
 
 ROOT = Path(__file__).parents[1]
@@ -26,23 +27,23 @@ rows = st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_s
 
 REAL_TARGETS = [
     st.builds(
-        parts.GaussianData, samples=counts, features=counts, noise=not_negative,
+        data_settings.GaussianData, samples=counts, features=counts, noise=not_negative,
         white=st.booleans(), seed=seeds,
     ),
     st.builds(
-        parts.ConditionedData, samples=counts, features=counts, outputs=counts,
+        data_settings.ConditionedData, samples=counts, features=counts, outputs=counts,
         condition=st.floats(1, 1e9), noise=not_negative, seed=seeds,
     ),
-    st.builds(parts.TableData, source=st.sampled_from(["diabetes", "linnerud"]),
+    st.builds(data_settings.TableData, source=st.sampled_from(["diabetes", "linnerud"]),
               standardise=st.booleans(), white=st.booleans()),
-    st.builds(parts.CsvData, path=words, target=st.lists(words, max_size=3).map(tuple),
+    st.builds(data_settings.CsvData, path=words, target=st.lists(words, max_size=3).map(tuple),
               standardise=st.booleans(), white=st.booleans()),
 ]  # fmt: skip
-TARGETS = st.builds(parts.TargetData, matrix=rows)
+TARGETS = st.builds(data_settings.TargetData, matrix=rows)
 IMAGES = st.one_of(
-    st.builds(parts.ImageData, source=st.just("digits"), samples=st.none() | counts,
+    st.builds(data_settings.ImageData, source=st.just("digits"), samples=st.none() | counts,
               only=st.none() | digits),
-    st.builds(parts.ImageData, source=st.just("mnist"), path=st.none() | words),
+    st.builds(data_settings.ImageData, source=st.just("mnist"), path=st.none() | words),
 )  # fmt: skip
 LENGTHS = st.one_of(
     st.builds(
@@ -95,10 +96,10 @@ def starts(draw, linear, readout):
 def experiments(draw):
     """Valid experiments of every kind."""
     data = draw(st.one_of(*REAL_TARGETS, TARGETS, IMAGES))
-    linear = isinstance(data, parts.TargetData) or draw(st.booleans())
+    linear = isinstance(data, data_settings.TargetData) or draw(st.booleans())
     readout = linear and draw(st.booleans())
     losses = ["auto", "square"]
-    if isinstance(data, parts.ImageData):
+    if isinstance(data, data_settings.ImageData):
         losses += ["cross_entropy", *(["logistic", "exponential"] if data.classes == 2 else [])]
     return parts.Experiment(
         title=draw(words),

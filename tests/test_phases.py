@@ -104,7 +104,7 @@ def test_real_runs_of_a_deep_network():
     run = tw.descend(objective, layers, learning_rate=rates, steps=600, record_every=5)
     with np.errstate(all="ignore"):
         sharpness = chain_sharpness(np.stack([array[..., 0, 0] for array in run.weights], -1))
-    found = classify(run.loss, 0.0, rates, sharpness, run.divergence_step)
+    found = classify(run.loss, 0.0, rates, sharpness, run.diverged_at)
     named = dict(zip(CASES, map(Phase, found.tolist()), strict=True))
     assert named == dict(zip(CASES, phases, strict=True))
 

@@ -23,8 +23,7 @@ from thalweg import cli, experiment, report, storage
 from thalweg.experiment import folders, performance
 from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest_eigenvalue
-from thalweg.phases import Phase
-from thalweg.quantities import TOO_FEW_RECORDS
+from thalweg.phases import TOO_FEW_RECORDS, Phase
 from thalweg.report import wording
 from thalweg.storage import FORMAT
 

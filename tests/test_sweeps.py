@@ -100,8 +100,7 @@ def test_every_run_is_what_it_is_alone(swept, cell):
     np.testing.assert_array_equal(found.time.values[held], run.times)
     np.testing.assert_array_equal(found.final_loss, run.loss[-1])
     np.testing.assert_array_equal(found.excess_loss, run.loss[-1] - built.problem.minimum)
-    diverged = -1 if run.diverged_at is None else run.diverged_at
-    np.testing.assert_array_equal(found.diverged_at, diverged)
+    np.testing.assert_array_equal(found.diverged_at, run.diverged_at)
     for when, point in (("initial", start), ("final", run.final)):
         if not np.isfinite(np.concatenate([array.ravel() for array in point])).all():
             assert np.isnan(found[f"{when}_sharpness"])
@@ -112,7 +111,7 @@ def test_every_run_is_what_it_is_alone(swept, cell):
             error = float(found[f"{when}_{name}_error"])
             assert abs(found[f"{when}_{name}"] - value) <= error + 1e-14
             assert error <= 1e-8 * np.abs(values).max()
-    if run.diverged_at is None:
+    if not run.diverged:
         product = np.linalg.multi_dot([np.asarray(array) for array in run.final[::-1]])
         squared = np.sum((product - np.asarray(built.problem.minimiser)) ** 2)
         # Both round the product a few times, which the square doubles times the distance.

@@ -8,6 +8,9 @@ from typing import Any
 from thalweg._arguments import checked_class
 from thalweg._errors import InputError
 
+NEVER = -1
+"""What `diverged_at` is where the loss stayed finite."""
+
 Function = Callable[[Any], Any]
 """Of the weights of one network: one number, in JAX."""
 

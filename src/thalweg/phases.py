@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._errors import InputError
-from thalweg._quantity import Quantity
+from thalweg._quantity import NEVER, Quantity
 
 __all__ = [
     "BLOWN_UP",
@@ -72,9 +72,6 @@ FLAT = 0.01
 _ROUNDING = 64 * np.finfo(float).eps
 LEAST_RECORDS = 8
 """With fewer a quarter of a run is not seen."""
-
-NEVER = -1
-"""What `diverged_at` is where the loss stayed finite."""
 
 NO_RUN = -1
 """What `phase` is where a grid has no run."""

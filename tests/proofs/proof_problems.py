@@ -61,7 +61,7 @@ class Plain:
             weights=tuple(weights),
             loss=np.zeros(steps + 1),
             observed=None,
-            divergence_step=np.asarray(-1),
+            diverged_at=np.asarray(-1),
             _final=tuple(w[-1] for w in weights),
         )
 

@@ -123,6 +123,6 @@ def long_descent(objective, weights, rate, marks):
         weights=tuple(stacks),
         loss=losses,
         observed=None,
-        divergence_step=np.asarray(-1),
+        diverged_at=np.asarray(-1),
         _final=tuple(stack[-1] for stack in stacks),
     )

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from thalweg._checks import InputError
+from thalweg._quantity import NEVER
 from thalweg._sizes import NUMBER, require_memory
 from thalweg._typing import AnyWeights
 from thalweg.objective import AbstractObjective
@@ -170,7 +171,7 @@ class Kept(eqx.Module):
 
     loss: Float[np.ndarray, "*runs times"]
     observed: Any
-    divergence_step: Int[np.ndarray, "*runs"]
+    diverged_at: Int[np.ndarray, "*runs"]
     final: AnyWeights
 
 
@@ -226,7 +227,7 @@ class Recorder:
         kept = Kept(
             loss=room(one[0]),
             observed=jax.tree.map(room, one[1]),
-            divergence_step=np.empty(runs, int),
+            diverged_at=np.empty(runs, int),
             final=jax.tree.map(np.empty_like, starts),
         )
         recorded = np.append(np.arange(0, steps, record_every), steps)
@@ -312,7 +313,7 @@ def _run_block(
     last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
     recorder.write(runs, recorder.steps.size - 1, 1, last)
     survived = np.asarray(survived)[:real]  # all steps and the last look, or up to the divergence
-    recorder.kept.divergence_step[runs] = np.where(survived > recorder.steps[-1], -1, survived)
+    recorder.kept.diverged_at[runs] = np.where(survived > recorder.steps[-1], NEVER, survived)
     ends = (jax.tree.leaves(tree) for tree in (recorder.kept.final, state.weights))
     for room, array in zip(*ends, strict=True):
         room[runs] = np.moveaxis(np.asarray(array), -1, 0)[:real]

@@ -14,7 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from typing_extensions import override
 
 from thalweg._arguments import checked
@@ -24,6 +24,7 @@ from thalweg._checks import (
     require_count,
     require_positive,
 )
+from thalweg._quantity import NEVER
 from thalweg._sizes import compiling_seconds, computing_seconds, require_time
 from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.batch import (
@@ -55,7 +56,7 @@ class Descent(AbstractTrajectory):
             empty where `observe` was given.
         loss: f at the recorded steps.
         observed: what `observe` returned at the recorded steps, if it was given.
-        divergence_step: the first step at which f is not finite; -1 where there is none.
+        diverged_at: the first step at which f is not finite; -1 where it always is.
         optimiser: how the gradient was used.
     """
 
@@ -66,7 +67,7 @@ class Descent(AbstractTrajectory):
     weights: AnyWeights
     loss: Float[np.ndarray, "*batch times"]
     observed: Any
-    divergence_step: Int[np.ndarray, "*batch"]
+    diverged_at: Int[np.ndarray, "*batch"]
     _final: AnyWeights
     optimiser: AbstractOptimiser = PLAIN
 
@@ -76,11 +77,9 @@ class Descent(AbstractTrajectory):
         return self._final
 
     @property
-    def diverged_at(self) -> Any:
-        """The step at which f stopped being finite: None or an int; in a batch, -1 for never."""
-        if self.divergence_step.ndim:
-            return self.divergence_step
-        return None if self.divergence_step < 0 else int(self.divergence_step)
+    def diverged(self) -> Bool[np.ndarray, "*batch"]:
+        """Which runs diverged."""
+        return self.diverged_at != NEVER
 
     @override
     def at(self, times: Any) -> "Descent":
@@ -178,7 +177,7 @@ def descend(
         weights=unflat.observed if observe is None else (),
         loss=unflat.loss,
         observed=None if observe is None else unflat.observed,
-        divergence_step=unflat.divergence_step,
+        diverged_at=unflat.diverged_at,
         _final=unflat.final,
         optimiser=optimiser,
     )

@@ -15,17 +15,15 @@ from thalweg._checks import InputError
 from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
 from thalweg.certificates import Case, RandomStart
-from thalweg.experiment.settings import (
+from thalweg.experiment.data_settings import (
     ConditionedData,
     CsvData,
-    DrawnStart,
-    Experiment,
     GaussianData,
     ImageData,
-    NetworkSettings,
     TableData,
     TargetData,
 )
+from thalweg.experiment.settings import DrawnStart, Experiment, NetworkSettings
 from thalweg.experiment.starts import finite_start, key_for
 from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork

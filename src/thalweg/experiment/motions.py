@@ -20,7 +20,7 @@ from thalweg.storage.keeper import Arrays
 Times = Float[np.ndarray, " times"]
 
 _MOST_STEPS = 100_000
-_OF_A_RUN = ("learning_rate", "steps", "times", "loss", "divergence_step")
+_OF_A_RUN = ("learning_rate", "steps", "times", "loss", "diverged_at")
 _OF_A_FLOW = (
     "times", "loss", "error", "steady_at", "gradient_evaluations", "hvp_evaluations",
     "hessian_evaluations", "companion_evaluations",

@@ -224,7 +224,7 @@ class _Work:
     def _certify(self, run: Descent, exact: Flow | None) -> Arrays:
         case = building.case_of(self.experiment, self.objective, self.weights)
         small = self.objective.network.size <= _COMPARED
-        if run.diverged_at is None and exact is not None and small:  # NaN keeps no promise
+        if not run.diverged and exact is not None and small:  # NaN keeps no promise
             case = replace(case, run=run, flow=flow_at(exact, run.times))
         found = certify_case(case)
         return {

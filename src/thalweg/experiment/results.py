@@ -84,7 +84,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         "distance": (by_run, _padded(found.distances)),
         "diverged_at": (
             "learning_rate",
-            [NEVER if run.diverged_at is None else run.diverged_at for run in runs],
+            [int(run.diverged_at) for run in runs],
         ),
     }
     merged = [low | high for low, high in zip(found.quantities, found.spectra, strict=True)]
@@ -98,7 +98,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
 
 def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
     """What became of one run, by its sharpness where it was measured."""
-    if run.diverged_at is not None:
+    if run.diverged:
         return int(Phase.DIVERGED)
     if run.steps.size < LEAST_RECORDS:
         return TOO_FEW_RECORDS

@@ -1,7 +1,7 @@
 """Quantities that belong to a run, to a pair of run and flow, to a setting or to a sweep."""
 
-from thalweg._quantity import Quantity
-from thalweg.phases import NEVER, PHASE
+from thalweg._quantity import NEVER, Quantity
+from thalweg.phases import PHASE
 
 _UNKNOWN = "NaN where it is not known"
 _RUN_MISSING = -2

@@ -116,7 +116,7 @@ intervals, and have no points where those are fewer than a quarter.
             objective, starts, learning_rate=np.array(RATES)[:, None], steps=TABLE[0].steps,
             record_every=TABLE[0].steps, observe=nothing, progress=progress,
         )  # fmt: skip
-        diverged = run.divergence_step >= 0
+        diverged = run.diverged
         distance = np.asarray(jax.jit(jax.vmap(jax.vmap(squared_distance(objective))))(run.final))
         bounds, dimensions = authors_bounds(objective), ("learning_rate", "repetition")
         part = xr.Dataset(

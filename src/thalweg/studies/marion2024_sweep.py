@@ -79,7 +79,7 @@ class Sweep(NamedTuple):
             self.objective, starts, learning_rate=row.learning_rate, steps=row.steps,
             record_every=row.steps, observe=nothing, progress=progress,
         )  # fmt: skip
-        diverged = run.divergence_step >= 0
+        diverged = run.diverged
         before, after = (_ends(self.objective, each) for each in (starts, run.final))
         columns = {
             "diverged": diverged.astype(float),

@@ -30,7 +30,7 @@ def farthest(objective: Objective, weights: Weights, exact: Flow, rate: float) -
     """The largest distance from descent at this rate to a flow, over the flow's time."""
     steps = ceil(float(exact.times[-1]) / rate - 1e-9)
     run = descend(objective, weights, learning_rate=rate, steps=max(1, steps - 1))
-    if run.diverged_at is not None:
+    if run.diverged:
         return inf
     return float(np.max(distance(run, exact)))
 

@@ -25,7 +25,8 @@ from thalweg.data.digit_images import mnist_files
 from thalweg.dynamics.batch import block_operations
 from thalweg.dynamics.batch import lanes_of as lanes_of
 from thalweg.experiment import Experiment, changed, objective
-from thalweg.experiment.settings import CsvData, ImageData, Start, spacing
+from thalweg.experiment.data_settings import CsvData, ImageData
+from thalweg.experiment.settings import Start, spacing
 from thalweg.objective import Objective
 from thalweg.quantities.registry import registered
 from thalweg.sweeps.grid import Dimension, Grid, read_grid

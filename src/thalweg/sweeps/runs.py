@@ -134,7 +134,7 @@ def _losses(
     ones = np.ones_like(final)
     numbers = {
         "last_step": ones * float(run.steps[-1]),
-        "diverged_at": run.divergence_step.astype(float),
+        "diverged_at": run.diverged_at.astype(float),
         "minimum": ones * minimum,
         "final_loss": final,
         "excess_loss": final - minimum,

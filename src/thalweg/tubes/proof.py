@@ -65,12 +65,12 @@ class Proof:
 
     @property
     def correction(self) -> Times:
-        """The distance that is foretold."""
+        """The first-order correction of the distance."""
         return np.array([np.linalg.norm(_array(each)) for each in self.content["corrections"]])
 
     @property
     def radius(self) -> Times:
-        """How far the flow may be from where the correction foretells it."""
+        """How far the flow may be from the corrected run."""
         return _array(self.content["radii"])
 
     def write(self, path: str | Path) -> None:

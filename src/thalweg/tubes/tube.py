@@ -81,8 +81,8 @@ class Tube(eqx.Module):
 
     @property
     def radius(self) -> Times:
-        """The same as `upper`."""
-        return self.upper
+        """How far the flow may be from the corrected run; infinite where nothing is proven."""
+        return self.upper - np.where(np.isfinite(self.upper), self.correction, 0.0)
 
 
 @checked
