@@ -84,7 +84,7 @@ RIGHT = {
     "case": tw.certificates.Case(OBJECTIVE, WEIGHTS),
     "first": ".", "second": ".", "out": "out", "values": {}, "results": xr.Dataset(), "inputs": 2,
     "in_channels": 1, "out_channels": 1, "kernel": 2, "image": 3, "outputs": 1, "changes": {},
-    "after": ".", "folder": "out",
+    "after": ".", "folder": "out", "name": "new",
     "plan": sweeps.prepared(tw.Experiment(sweep=[{"start.scale": [0.1, 0.2]}])),
     "ready": Prepared(OBJECTIVE, WEIGHTS, 1.0),
 }  # fmt: skip
@@ -116,6 +116,8 @@ def kinds_of(annotation: typing.Any) -> list[str]:
     text = str(annotation)
     if typing.get_origin(annotation) is Callable:  # whatever it takes and gives
         return ["a function"]
+    if typing.get_args(annotation)[1:] == (type(None),) and "Callable" in text:
+        return [*kinds_of(typing.get_args(annotation)[0]), "None"]
     if "any pytree" in text:  # which the objective beside it takes: here, layers
         return ["weights"]
     if text.startswith("tuple[") or "tuple[typing.Union[Float" in text:

@@ -79,7 +79,7 @@ class Descent(AbstractTrajectory):
     @property
     def diverged(self) -> Bool[np.ndarray, "*batch"]:
         """Which runs diverged."""
-        return self.diverged_at != NEVER
+        return np.asarray(self.diverged_at != NEVER)
 
     @override
     def at(self, times: Any) -> "Descent":
