@@ -67,7 +67,7 @@ def test_the_smallest_eigenvalue_is_above_its_bounds(kind, spec):
     values = spectrum(case.objective, case.weights)
     bounds = lower(case.objective, case.weights)
     slack = ROUNDING * jnp.max(jnp.abs(values))
-    assert bounds.printed <= bounds.sharper + slack
+    assert bounds.paper <= bounds.sharper + slack
     assert bounds.sharper <= values[0] + slack
 
 
@@ -86,7 +86,7 @@ def test_the_bound_of_the_small_leaky_example():
     weights = oracles.elkabetz_weights()
     np.testing.assert_allclose(spectrum(objective, weights)[0], -4.056005334709, rtol=1e-12)
     bounds = lower(objective, weights)
-    np.testing.assert_allclose(bounds.printed, -10.323759005324, rtol=1e-12)
+    np.testing.assert_allclose(bounds.paper, -10.323759005324, rtol=1e-12)
 
 
 def test_the_bound_of_the_small_convolutional_example():
@@ -106,8 +106,8 @@ def test_the_bound_of_the_small_convolutional_example():
     np.testing.assert_allclose(np.square(network.operator_norms), [3, 2, 1], rtol=1e-15)
     np.testing.assert_allclose(spectrum(objective, weights)[0], -14.502766337502, rtol=1e-12)
     bounds = lower(objective, weights)
-    np.testing.assert_allclose(bounds.printed, -151.742765001656, rtol=1e-12)
-    assert bounds.sharper > bounds.printed
+    np.testing.assert_allclose(bounds.paper, -151.742765001656, rtol=1e-12)
+    assert bounds.sharper > bounds.paper
 
 
 @pytest.mark.parametrize("size", [1e-3, 1e-6])
@@ -139,7 +139,7 @@ def test_two_layers_are_bounded_below_at_all_weights(network, seed, size):
     weights = strategies.gaussians(network.shapes, size, random)
     values = spectrum(objective, weights)
     bound = shallow_eigenvalue_bound(objective)
-    assert bound <= lower(objective, weights).printed
+    assert bound <= lower(objective, weights).paper
     assert bound <= values[0] + ROUNDING * jnp.max(jnp.abs(values))
 
 

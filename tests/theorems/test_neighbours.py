@@ -159,10 +159,10 @@ def test_neighbours_of_balanced_weights(widths, seed, norm, share):
     hessian, gradient = norm_bounds(subject.objective, nearby)  # lemma 62 at the same point
     values = np.asarray(dense_spectrum(subject.objective, nearby))
     assert np.max(np.abs(values)) <= hessian.sharper * (1 + 1e-12)
-    assert hessian.sharper <= hessian.printed * (1 + 1e-12)
+    assert hessian.sharper <= hessian.paper * (1 + 1e-12)
     slope = next(c.lesser for c in certificate.conclusions if c.statement.startswith("|grad f|"))
     assert slope <= gradient.sharper * (1 + 1e-12)
-    assert gradient.sharper <= gradient.printed * (1 + 1e-12)
+    assert gradient.sharper <= gradient.paper * (1 + 1e-12)
 
 
 @pytest.mark.statement("elkabetz2021:lem60", "tight")
@@ -237,7 +237,7 @@ def test_the_hessian_bound_at_equal_layers():
     weights = (np.ones((1, 1)),) * 3
     bounds = hessian_norm_bounds(objective, weights)
     assert float(bounds.sharper) == pytest.approx(5.0, rel=1e-12)
-    assert float(bounds.printed) == pytest.approx(3 + 6, rel=1e-12)
+    assert float(bounds.paper) == pytest.approx(3 + 6, rel=1e-12)
     assert float(dense_spectrum(objective, weights)[-1]) == pytest.approx(5.0, rel=1e-12)
 
 

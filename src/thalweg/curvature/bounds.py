@@ -57,9 +57,9 @@ from thalweg.objective import Objective
 
 @shown
 class Bounds(NamedTuple):
-    """A bound as the paper prints it, and a sharper one under the same assumptions."""
+    """The bound of the paper, and a sharper one under the same assumptions."""
 
-    printed: Scalar
+    paper: Scalar
     sharper: Scalar
 
 

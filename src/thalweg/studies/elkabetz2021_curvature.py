@@ -201,7 +201,7 @@ The paper plots none of this; what it says in words can be looked at here.
                 "smallest": ("point", spectrum.smallest),
                 "error": ("point", spectrum.smallest_error),
                 "largest": ("point", spectrum.largest),
-                "lemma": ("point", [float(bound.printed) for bound in bounds]),
+                "lemma": ("point", [float(bound.paper) for bound in bounds]),
                 "sharper": ("point", [float(bound.sharper) for bound in bounds]),
             }
         )
