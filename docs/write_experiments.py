@@ -16,7 +16,7 @@ PAGE = Path(__file__).parent / "experiments.md"
 
 _HEAD = """# Experiment files
 
-Written by `make docs` from the models in `thalweg.experiment.settings`.
+Written by `make docs` from the models in `thalweg.experiment.settings` and `data_settings`.
 
 An experiment is a TOML file with a table per part. Everything has a default: the empty file is the
 set-up of marion2024 at depth 10. `thalweg init` writes a file with all fields and what they mean,

@@ -1,4 +1,10 @@
-"""How weights move: gradient descent, the gradient flow, and solutions in closed form."""
+"""How weights move: gradient descent, the gradient flow, and solutions in closed form.
+
+`descent` runs many starts at once (`batch` has the compiled loop), `flow` integrates with a solver
+of `thalweg.solvers`, `validated` records a flow that is proven, `escape` follows one out of a
+saddle; a `trajectory` is what all of them leave behind, and `starts` reads what they are given.
+`exact` has closed forms, `end_to_end` the flow of a product by itself.
+"""
 
 from thalweg.dynamics.descent import Descent, descend, nothing
 from thalweg.dynamics.escape import Escape, escape

@@ -1,7 +1,10 @@
 """Experiments: settings, validated; as TOML; what is built from them; and how they are done.
 
 An `Experiment` is data: what can be done with it are functions. `files` reads and writes it,
-`building` makes an objective and a case of it, `starts` draws starts, `performance` runs it.
+`building` makes an objective and a case of it, `starts` draws starts. `estimates` says what it
+takes, `performance` runs it: `motions` makes descent and flow, `flatness` what theory says of
+minimisers, `results` puts all that was found into one dataset; `folders` says where it goes. The
+settings themselves are in `settings`, those of data in `data_settings`.
 """
 
 from thalweg.experiment.building import case, objective

@@ -1,8 +1,9 @@
 """How a gradient flow is integrated: one object for each way, given to `flow` as its `solver`.
 
 `Auto` chooses; `Explicit`, `Collocation` and `Chebyshev` are what it chooses from; any adaptive
-solver of diffrax serves as well, and `Validated` proves how far the exact flow is. `base` says what
-a solver must define; `adaptive` and `stepping` are for solvers that follow one long vector within
+solver of diffrax serves as well (`diffrax_steps`), and `Validated` proves how far the exact flow is
+(`thalweg.validated` has its numerics). `base` says what a solver must define, `choosing` what may
+be given as one; `adaptive` and `stepping` are for solvers that follow one long vector within
 tolerances, `steady` tells where a flow has come to rest.
 """
 

@@ -1,4 +1,4 @@
-"""One module per paper: what each of its statements became."""
+"""One module per paper, a package where the paper is long: what each of its statements became."""
 
 from thalweg.theorems.papers import arora2019, elkabetz2021, marion2024
 
