@@ -117,7 +117,7 @@ def extreme_eigenvalues(
         tolerance: the error that is asked for, as a part of the spectral norm.
         method: "dense", "davidson" (only products with vectors), or "auto" by size.
         start: what was found at a nearby point, or at several of a path: three let the next
-            eigenvectors be foretold to second order, and more than halve the search.
+            eigenvectors be predicted to second order, and more than halve the search.
         max_matvecs: after so many products it returns what it has, with `converged` false.
     """
     return _ends(objective, weights, k, "both", tolerance, method, start, max_matvecs)

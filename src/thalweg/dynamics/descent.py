@@ -4,8 +4,8 @@
 
 where the direction is the gradient, or what another optimiser makes of it (`optimisers`).
 
-A run that diverges goes on as NaN and disturbs nobody; its numbers, and those of all others, are
-the same to the last bit as if each had run alone.
+A run that diverges goes on as NaN and does not affect other runs; the numbers of each are bitwise
+independent of the batch.
 """
 
 from math import prod

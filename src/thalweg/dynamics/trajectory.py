@@ -1,4 +1,4 @@
-"""What a motion leaves behind: times, weights and loss, with one clock for descent and flow.
+"""What descent or flow leaves behind: times, weights and loss, with one clock for descent and flow.
 
 Descent with learning rate eta is at time t = eta * step; the flow's time is t itself. Runs may be
 batched: `times` and `loss` then have the axes (*batch, times), and each array of `weights`, which
@@ -25,7 +25,7 @@ Recorded = tuple[Float[np.ndarray, "..."], ...]
 
 @shown
 class AbstractTrajectory(eqx.Module):
-    """A recorded motion of the weights of one objective."""
+    """The recorded path of the weights of one objective."""
 
     objective: eqx.AbstractVar[Any]  # an AbstractObjective; what needs a network asks it for one
     times: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
@@ -34,7 +34,7 @@ class AbstractTrajectory(eqx.Module):
 
     @abstractmethod
     def at(self, times: Any) -> "AbstractTrajectory":
-        """The same motion, recorded at these times."""
+        """The same trajectory, recorded at these times."""
 
     def proven_radius(self) -> Float[np.ndarray, "*batch times"] | None:
         """How far the exact trajectory is at most, where that is proven."""
@@ -42,7 +42,7 @@ class AbstractTrajectory(eqx.Module):
 
     @property
     def final(self) -> AnyWeights:
-        """The last recorded weights, ready to start another motion from."""
+        """The last recorded weights, ready to start another one from."""
         axis = self.times.ndim - 1
         return jax.tree.map(lambda array: np.take(array, -1, axis=axis), self.weights)
 

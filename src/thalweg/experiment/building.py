@@ -93,12 +93,12 @@ def case_of(
         target_loss=target_loss,
         time=experiment.training.horizon,
         radius=settings.radius,
-        random_start=_law(experiment.start),
+        random_start=_distribution(experiment.start),
     )
 
 
-def _law(settings: Any) -> RandomStart | None:
-    """The law of the start, where statements about probabilities know it."""
+def _distribution(settings: Any) -> RandomStart | None:
+    """The initialisation's distribution, where statements about probabilities know it."""
     if isinstance(settings, DrawnStart) and settings.scale > 0 and not settings.zero_last_layer:
         return RandomStart(settings.kind, settings.scale)
     return None

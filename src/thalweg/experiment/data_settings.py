@@ -122,7 +122,7 @@ class CsvData(Settings):
     path: str
     """the file; from the folder of the experiment file, if it is not absolute"""
     target: Annotated[tuple[str, ...], BeforeValidator(one_or_many)]
-    """the column to be foretold, or a list of them; all others are inputs"""
+    """the column to be predicted, or a list of them; all others are inputs"""
     standardise: bool = True
     """bring every column to mean zero and deviation one"""
     white: bool = False

@@ -1,4 +1,4 @@
-"""The motions of an experiment, and their form as arrays: descent at every rate, and the flow.
+"""The trajectories of an experiment, and their form as arrays: descent at every rate, and the flow.
 
 The flow is integrated once, at the times of all runs together, and then compared with each.
 """
@@ -109,9 +109,9 @@ def flow_at(exact: Flow, times: Times) -> Flow:
     )
 
 
-def some_records(motion: AbstractTrajectory, count: int | None) -> np.ndarray:
-    """The numbers of so many records, evenly spread over a motion; of all of them if None."""
-    every = motion.times.size
+def some_records(trajectory: AbstractTrajectory, count: int | None) -> np.ndarray:
+    """The numbers of so many records, evenly spread over a trajectory; of all of them if None."""
+    every = trajectory.times.size
     if count is None or count >= every:
         return np.arange(every)
     return np.unique(np.linspace(0, every - 1, count).round().astype(int))

@@ -117,14 +117,14 @@ class _Work:
         runs = self.descent()
         exact, no_flow = self.flow(runs)
         tubes, no_tube = self.tubes(runs)
-        motions: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
+        trajectories: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
         found = Measurements(
             runs=runs,
             flow=exact,
             distances=[self.distance(run, exact) for run in runs],
             tubes=tubes,
-            spectra=self.spectra(motions),
-            quantities=self.quantities(motions),
+            spectra=self.spectra(trajectories),
+            quantities=self.quantities(trajectories),
             certificates=self.certificates(runs[0], exact),
             theory=flatness(self.objective),
             minimum=least_loss(self.objective),
@@ -176,35 +176,33 @@ class _Work:
         self.progress("tube", 1.0)
         return tubes, reason
 
-    def spectra(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
-        """Both ends of the spectrum along each motion."""
+    def spectra(self, trajectories: list[AbstractTrajectory]) -> list[Arrays]:
+        """Both ends of the spectrum along each trajectory."""
         settings, found = self.experiment.curvature, []
         if not settings.enabled:
             self.progress("spectrum", 1.0)
-            return [{} for _ in motions]
+            return [{} for _ in trajectories]
         records = settings.records
         if records is None and self.objective.network.size > _LARGE:
             records = _FEW
-        for number, motion in enumerate(motions):
-            self.progress("spectrum", number / len(motions))
+        for number, each in enumerate(trajectories):
+            self.progress("spectrum", number / len(trajectories))
             found.append(
                 self._part(
                     "spectrum",
                     number,
-                    lambda motion=motion: _spectrum_arrays(motion, records, settings.tolerance),
+                    lambda each=each: _spectrum_arrays(each, records, settings.tolerance),
                 )
             )
         self.progress("spectrum", 1.0)
         return found
 
-    def quantities(self, motions: list[AbstractTrajectory]) -> list[Arrays]:
+    def quantities(self, trajectories: list[AbstractTrajectory]) -> list[Arrays]:
         """All that is measured at every record and costs little."""
         found = []
-        for number, motion in enumerate(motions):
-            self.progress("quantities", number / len(motions))
-            found.append(
-                self._part("quantities", number, lambda motion=motion: quantities.along(motion))
-            )
+        for number, each in enumerate(trajectories):
+            self.progress("quantities", number / len(trajectories))
+            found.append(self._part("quantities", number, lambda each=each: quantities.along(each)))
         self.progress("quantities", 1.0)
         return found
 
@@ -243,11 +241,13 @@ class _Work:
         return self.keeper.get(f"{stage}-{number}", compute)
 
 
-def _spectrum_arrays(motion: AbstractTrajectory, records: int | None, tolerance: float) -> Arrays:
+def _spectrum_arrays(
+    trajectory: AbstractTrajectory, records: int | None, tolerance: float
+) -> Arrays:
     """Both ends with their errors; NaN at records that were left out."""
-    chosen = some_records(motion, records)
-    points = tuple(np.take(array, chosen, axis=0) for array in motion.weights)
-    path = spectrum_along(motion.objective, points, tolerance=tolerance)
+    chosen = some_records(trajectory, records)
+    points = tuple(np.take(array, chosen, axis=0) for array in trajectory.weights)
+    path = spectrum_along(trajectory.objective, points, tolerance=tolerance)
     names = {
         "sharpness": path.largest,
         "sharpness_error": path.largest_error,
@@ -256,7 +256,7 @@ def _spectrum_arrays(motion: AbstractTrajectory, records: int | None, tolerance:
     }
     found = {}
     for name, values in names.items():
-        found[name] = np.full(motion.times.shape, np.nan)
+        found[name] = np.full(trajectory.times.shape, np.nan)
         found[name][chosen] = values
     return found
 

@@ -27,7 +27,7 @@ _PROVEN = ("distance_lower", "distance_upper", "flow_loss_lower", "flow_loss_upp
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the stages found: lists go by motion, the runs first and the flow, if any, last."""
+    """What the stages found: lists go by trajectory, the runs first and the flow, if any, last."""
 
     runs: list[Descent]
     flow: Flow | None

@@ -89,7 +89,7 @@ class AlignedStart(Settings):
     """Balanced layers of one output, at an angle to the solution."""
 
     kind: Literal["aligned"]
-    """the law of the start"""
+    """which kind of start this is"""
     norm: Positive = 0.1
     """norm of the product of all layers"""
     cosine: Annotated[float, Field(ge=-1, le=1)] = 0.3
@@ -113,7 +113,7 @@ class IdentityStart(Settings):
     """Every layer is the identity."""
 
     kind: Literal["identity"]
-    """the law of the start"""
+    """which kind of start this is"""
 
 
 Start = Annotated[

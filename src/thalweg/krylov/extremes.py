@@ -57,7 +57,7 @@ def extreme_pairs(
         ends: which are sought, "smallest", "largest" or "both"; one may be much the harder.
         tolerance: the error that is asked for, as a part of the largest modulus.
         start: rows that are near eigenvectors at the ends. From several earlier points of a path
-            they let the space foretell the next ones, as their combinations are in it.
+            they let the space predict the next ones, as their combinations are in it.
         max_products: give up after so many products, and say so; as where rounding of the products
             does not allow the tolerance.
         seed: of the random directions.

@@ -1,4 +1,4 @@
-"""How far a gradient flow still has to go, foretold by its linearisation.
+"""How far a gradient flow still has to go, predicted by its linearisation.
 
 Where the flow is at u, with gradient g and Hessian H, the linearised flow moves in time r by
 

@@ -2,8 +2,8 @@
 
 Runs that share a problem, a network and a number of steps form a group: they differ in their start
 and learning rate, so that they can lie side by side in one compiled loop. A *block* is a part of a
-group. Neither the number of cores nor an interruption changes it: a run keeps its company, and with
-it the last bit of its numbers.
+group, often several sets of lanes (`dynamics.batch`). Neither the number of cores nor an
+interruption changes it, nor the last bit of any run's numbers.
 """
 
 import hashlib
@@ -22,8 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from thalweg._errors import InputError
 from thalweg._sizes import compiling_seconds, computing_seconds
 from thalweg.data.digit_images import mnist_files
-from thalweg.dynamics.batch import block_operations
-from thalweg.dynamics.batch import lanes_of as lanes_of
+from thalweg.dynamics.batch import block_operations, lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.data_settings import CsvData, ImageData
 from thalweg.experiment.settings import Start, spacing

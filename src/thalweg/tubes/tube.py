@@ -50,7 +50,7 @@ class Tube(eqx.Module):
         times: learning rate x step.
         lower: the distance from the run to the flow is at least this.
         upper: and at most this; infinite from where on nothing is proven.
-        correction: the distance that is foretold, to first order in the learning rate.
+        correction: the distance that is predicted, to first order in the learning rate.
         between: what the distance from the polygon through all steps stays below, up to each time.
         loss_lower: the loss of the flow is at least this.
         loss_upper: and at most this.
