@@ -91,7 +91,9 @@ def merge(
 
 def _folder(named: str) -> Path:
     """The experiment's own folder, unless that is the one where single runs go by default."""
-    return Path(_DEFAULT_FOLDER if named == "thalweg-run" else named)
+    from thalweg.experiment import folders
+
+    return Path(_DEFAULT_FOLDER if named == folders.DEFAULT else named)
 
 
 def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:

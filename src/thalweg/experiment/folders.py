@@ -17,20 +17,21 @@ from typing import Any
 from thalweg._errors import InputError
 from thalweg._version import __version__
 from thalweg.experiment.files import from_toml, to_toml
-from thalweg.experiment.settings import Experiment
+from thalweg.experiment.settings import Experiment, Output
 from thalweg.quantities import QUANTITIES
 from thalweg.storage import FORMAT, holds
 from thalweg.storage.contents import RESULTS, Begun, attributes
 from thalweg.storage.files import numbered, remove, standing, write_text, writing_to
 from thalweg.storage.keeper import forget, kept_in, keys_in
 
-DEFAULT = "thalweg-run"
+DEFAULT = Output().folder
 """The folder of a run that names none."""
 
 PARTS = ".partial"
 """Where finished parts of an unfinished run lie, in its folder."""
 
-_PAGE = "report.html"
+PAGE = "report.html"
+"""The report, in the folder of a run."""
 
 
 def pictures() -> tuple[str, ...]:
@@ -42,7 +43,7 @@ def pictures() -> tuple[str, ...]:
 def _written() -> tuple[str, ...]:
     """All files that are written beside the results; where there is no run, they are somebody's."""
     drawn = (f"{name}.{form}" for name in pictures() for form in ("png", "pdf"))
-    return (_PAGE, "experiment.toml", *drawn)
+    return (PAGE, "experiment.toml", *drawn)
 
 
 _REPLACES = "replaces"
@@ -127,7 +128,7 @@ def begin_anew(folder: Path, digest: str) -> None:
     """Forget what was begun of a run; it is to replace the one in the folder, once finished."""
     kind = holds(folder)
     # What is too damaged to say what it is lies beside the report of a run.
-    of_a_run = kind == "run" or (kind == "damaged" and (folder / _PAGE).exists())
+    of_a_run = kind == "run" or (kind == "damaged" and (folder / PAGE).exists())
     foreign = None if of_a_run else _foreign_in(folder, kind)
     if foreign is not None:
         raise InputError(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from thalweg.experiment.folders import PAGE
 from thalweg.experiment.folders import pictures as all_pictures
 from thalweg.report.page import page
 from thalweg.report.sentences import findings
@@ -33,9 +34,6 @@ __all__ = [
 def __dir__() -> list[str]:
     return __all__
 
-
-PAGE = "report.html"
-"""The report, in the folder of a run."""
 
 _FORMS = ("png", "pdf")
 _SEAL = "<!-- sha256 of all above: "
