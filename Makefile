@@ -31,10 +31,11 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,bench]"
 	$(BIN)/thalweg bench
 
-# What is written by the code: the pages of all statements and settings, the table of studies.
+# What is written by the code: the pages of statements, settings, quantities and examples, the table of studies.
 docs: $(READY)
 	$(BIN)/python docs/write_theorems.py
 	$(BIN)/python docs/write_experiments.py
+	$(BIN)/python docs/write_quantities.py
 	$(BIN)/python docs/write_studies.py
 	$(BIN)/python docs/write_extending.py
 
