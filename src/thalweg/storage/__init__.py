@@ -2,8 +2,8 @@
 
 `files` writes so that a crash leaves the old or the new and nothing between, `results` knows the
 stores that commands leave behind, `contents` tells them apart. `keeper` keeps finished parts of
-what is not done yet, `blocks` those of a sweep until they are put together. `sums` and `sealed`
-tell whether what is read is what was written.
+what is not done yet, `blocks` those of a sweep until they are put together, where `layout` says.
+`sums` and `sealed` tell whether what is read is what was written.
 """
 
 from thalweg.storage.contents import RESULTS, explain, holds
