@@ -123,8 +123,8 @@ def _sharpness_at_rest(path: AbstractTrajectory) -> float | None:
     objective, steepness = path.objective, []
     for place in (0, -1):
         point = tuple(jnp.asarray(array[place]) for array in path.weights)
-        slopes = objective.gradient(point)
-        steepness.append(float(jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))))
+        gradient = objective.gradient(point)
+        steepness.append(float(jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))))
     # A start near a saddle is as flat, but above the loss that it will come to.
     settled = steepness[1] <= _SETTLED * steepness[0] and path.loss[-1] < path.loss[0]
     if not settled or _left(path) > _SETTLED:

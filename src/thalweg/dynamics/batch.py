@@ -101,14 +101,14 @@ def _value_and_gradient(
     if jax.tree.leaves(weights)[0].shape[-1] > 1:
         return objective.value_and_gradient_in_lanes(weights)
     one = jax.tree.map(lambda array: array[..., 0], weights)
-    value, slopes = objective.value_and_gradient(one)
-    return value[None], jax.tree.map(lambda slope: slope[..., None], slopes)
+    value, gradient = objective.value_and_gradient(one)
+    return value[None], jax.tree.map(lambda part: part[..., None], gradient)
 
 
 def _step(iteration: Iteration, rates: Array, state: _State) -> tuple[Array, _State]:
-    value, slopes = _value_and_gradient(iteration.objective, state.weights)
+    value, gradient = _value_and_gradient(iteration.objective, state.weights)
     in_lanes = jax.vmap(iteration.optimiser.direction, in_axes=-1, out_axes=-1)
-    direction, memory = in_lanes(slopes, state.memory, state.weights)
+    direction, memory = in_lanes(gradient, state.memory, state.weights)
     moved = jax.tree.map(lambda w, d: w - rates.astype(w.dtype) * d, state.weights, direction)
     return value, _State(moved, memory, state.survived + jnp.isfinite(value))
 

@@ -90,10 +90,10 @@ class Objective(AbstractObjective):
         weights = floating(weights)
         linear = self.linear
         if linear is not None:
-            value, slopes = linear.value_and_gradient(weights, self.problem.value_and_gradient)
+            value, gradient = linear.value_and_gradient(weights, self.problem.value_and_gradient)
         else:
-            value, slopes = jax.value_and_grad(self._sample_loss)(weights)
-        return self._with_decay(value, weights), self._with_decay_slope(slopes, weights)
+            value, gradient = jax.value_and_grad(self._sample_loss)(weights)
+        return self._with_decay(value, weights), self._with_decay_gradient(gradient, weights)
 
     @override
     def value_and_gradient_in_lanes(
@@ -101,15 +101,15 @@ class Objective(AbstractObjective):
     ) -> tuple[Float[Array, " lanes"], Weights]:
         linear = self.linear
         if linear is not None:
-            value, slopes = linear.value_and_gradient_in_lanes(
+            value, gradient = linear.value_and_gradient_in_lanes(
                 weights, self.problem.value_and_gradient_in_lanes
             )
         else:
-            value, slopes = jax.vmap(
+            value, gradient = jax.vmap(
                 jax.value_and_grad(self._sample_loss), in_axes=-1, out_axes=(0, -1)
             )(weights)
         value = jax.vmap(self._with_decay, in_axes=(0, -1))(value, weights)
-        return value, self._with_decay_slope(slopes, weights)
+        return value, self._with_decay_gradient(gradient, weights)
 
     def _sample_loss(self, weights: Weights) -> Scalar:
         inputs, wanted = self.problem.inputs, self.problem.shape[0]
@@ -127,11 +127,11 @@ class Objective(AbstractObjective):
         squares = sum(jnp.sum(array**2) for array in weights)
         return value + self._weight_decay.astype(value.dtype) / 2 * squares
 
-    def _with_decay_slope(self, slopes: Weights, weights: Weights) -> Weights:
+    def _with_decay_gradient(self, gradient: Weights, weights: Weights) -> Weights:
         if self._weight_decay is None:
-            return slopes
+            return gradient
         decay = self._weight_decay.astype(weights[0].dtype)
-        return jax.tree.map(lambda slope, array: slope + decay * array, slopes, weights)
+        return jax.tree.map(lambda part, array: part + decay * array, gradient, weights)
 
 
 def _checked_decay(weight_decay: Any) -> Scalar | None:

@@ -242,10 +242,10 @@ def _loss(
     |f(z + d) - f(z)| <= |d| |grad f(z)| + |d|^2 / 2 times what the Hessian is at most.
     """
     weights = unravel(objective)(state.point + state.correction)
-    value, slopes = objective.value_and_gradient(weights)
-    slope, centre = jnp.linalg.norm(ravel_pytree(slopes)[0]), centre_at(weights)
+    value, gradient = objective.value_and_gradient(weights)
+    steepness, centre = jnp.linalg.norm(ravel_pytree(gradient)[0]), centre_at(weights)
     bend, off = centre.bounds(state.radius).hessian, centre.rounding()
-    doubt = state.radius * (slope + off.gradient) + state.radius**2 / 2 * bend + off.value
+    doubt = state.radius * (steepness + off.gradient) + state.radius**2 / 2 * bend + off.value
     inside = jnp.linalg.norm(state.correction) + state.radius < state.clear
     return value, jnp.where(inside, doubt, jnp.inf)
 
