@@ -2,7 +2,7 @@
 
 An `Experiment` is data: what can be done with it are functions. `files` reads and writes it,
 `building` makes an objective and a case of it, `starts` draws starts. `estimates` says what it
-takes, `performance` runs it: `motions` makes descent and flow, `flatness` what theory says of
+takes, `performance` runs it: `trajectories` makes descent and flow, `flatness` what theory says of
 minimisers, `results` puts all that was found into one dataset; `folders` says where it goes. The
 settings themselves are in `settings`, those of data in `data_settings`.
 """

@@ -30,7 +30,9 @@ from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.flatness import flatness
 from thalweg.experiment.folders import PARTS
-from thalweg.experiment.motions import (
+from thalweg.experiment.results import Measurements, assemble
+from thalweg.experiment.settings import Experiment, Output
+from thalweg.experiment.trajectories import (
     descent_arrays,
     descent_from,
     flow_arrays,
@@ -38,8 +40,6 @@ from thalweg.experiment.motions import (
     flow_from,
     some_records,
 )
-from thalweg.experiment.results import Measurements, assemble
-from thalweg.experiment.settings import Experiment, Output
 from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 from thalweg.quantities.registry import registered
