@@ -8,13 +8,14 @@ import pytest
 
 import thalweg as tw
 from thalweg.objective import AbstractObjective
-from thalweg.optimisers import HeavyBall, Nesterov
+from thalweg.optimisers import HeavyBall, Nesterov, Transformation
 
 RNG = np.random.default_rng(0)
 INPUTS, TARGETS = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 1))
 NETWORK = tw.LinearNetwork([3, 3, 3, 1])
 OBJECTIVE = tw.Objective(NETWORK, tw.Regression(INPUTS, TARGETS))
 START = tuple(0.5 * RNG.normal(size=shape) for shape in NETWORK.shapes)
+NEGATIVE = tuple(-np.abs(layer) for layer in START)
 
 
 def chain_gradient(weights):
@@ -176,9 +177,30 @@ def test_adam_is_that_of_optax_in_every_lane(network):
 
 
 def test_a_whole_optimiser_of_optax_is_refused():
-    for whole in (optax.sgd(0.1), optax.adam(optax.linear_schedule(0.0, 0.1, 10))):
+    whole = (
+        optax.sgd(0.1),
+        optax.adam(optax.linear_schedule(0.0, 0.1, 10)),
+        Transformation(optax.sgd(0.1)),  # wrapped by hand
+        optax.adamw(0.1, weight_decay=10.0),  # whose update here is uphill, by the decay alone
+    )
+    for each in whole:
         with pytest.raises(tw.InputError, match=r"points downhill already, .* as `learning_rate`"):
-            tw.descend(OBJECTIVE, START, learning_rate=0.1, steps=3, optimiser=whole)
+            tw.descend(OBJECTIVE, NEGATIVE, learning_rate=0.1, steps=3, optimiser=each)
+
+
+def test_weight_decay_of_optax_is_that_of_an_objective():
+    """Its direction points away from ones at weights far below zero, and is no whole optimiser."""
+    decayed = tw.Objective(NETWORK, tw.Regression(INPUTS, TARGETS), 10.0)
+    ours = tw.descend(decayed, NEGATIVE, learning_rate=1e-4, steps=9)
+    theirs = tw.descend(
+        OBJECTIVE,
+        NEGATIVE,
+        learning_rate=1e-4,
+        steps=9,
+        optimiser=optax.add_decayed_weights(10.0),
+    )
+    for one, two in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-13)  # the same sums in another order
 
 
 def test_what_needs_more_than_gradients_is_refused():

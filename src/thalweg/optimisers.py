@@ -190,6 +190,8 @@ class Transformation(AbstractOptimiser):
 
 def as_optimiser(optimiser: Any, weights: AnyWeights) -> AbstractOptimiser:
     """An optimiser of ours, or an optax transformation, which must suit these weights."""
+    if isinstance(optimiser, Transformation):
+        return as_optimiser(optimiser.transformation, weights)
     if isinstance(optimiser, AbstractOptimiser):
         return optimiser
     if not all(callable(getattr(optimiser, name, None)) for name in ("init", "update")):
@@ -206,13 +208,14 @@ def as_optimiser(optimiser: Any, weights: AnyWeights) -> AbstractOptimiser:
 def _require_direction(transformation: Any, weights: AnyWeights) -> None:
     """Refuse what goes downhill by itself, and what asks for more than a gradient and weights.
 
-    It is tried on a gradient of ones, twice: a schedule may begin at zero.
+    It is tried on a gradient of ones, twice: a schedule may begin at zero. And it is tried at
+    weights of zero, on which weight decay has no say.
     """
-    ones = jax.tree.map(jnp.ones_like, weights)
-    memory, sums = transformation.init(weights), []
+    ones, zeros = (jax.tree.map(like, weights) for like in (jnp.ones_like, jnp.zeros_like))
+    memory, sums = transformation.init(zeros), []
     for _ in range(2):
         try:
-            updates, memory = transformation.update(ones, memory, weights)
+            updates, memory = transformation.update(ones, memory, zeros)
         except TypeError as error:
             raise InputError(
                 "`optimiser` must need no more than the gradient and the weights, but this "
