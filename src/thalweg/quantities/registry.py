@@ -1,6 +1,7 @@
 """All quantities by name, and what is done with every one of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -40,6 +41,9 @@ QUANTITIES.update(
 _OWN: set[str] = set()
 """The names that users have registered."""
 
+_RESERVED = ("overview", "record")
+"""A picture that every report has, and a dimension of all results."""
+
 
 @checked
 def register(quantity: Quantity) -> Quantity:
@@ -52,7 +56,8 @@ def register(quantity: Quantity) -> Quantity:
             f"`measure` must be given for {quantity.name}: a function that takes the objective and "
             "gives a function of the weights, or None where the quantity makes no sense."
         )
-    taken = [each.name for each in _with_variants(quantity) if each.name in QUANTITIES]
+    used = {*QUANTITIES, *_RESERVED}
+    taken = [each.name for each in _with_variants(quantity) if each.name in used]
     if taken:
         raise InputError(
             f"`name` must be new, got {quantity.name!r}, but there is {taken[0]!r} already; "
@@ -97,21 +102,21 @@ def along(trajectory: AbstractTrajectory) -> dict[str, np.ndarray]:
     def everything(weights: Weights) -> dict[str, Scalar]:
         return {name: function(weights) for name, function in functions.items()}
 
-    found = measurement.along(trajectory, everything)
-    # A run that diverged has no direction that its layers could agree on.
-    broken = ~np.isfinite(trajectory.loss)
-    found = {name: np.where(broken, np.nan, _one_each(name, values, broken.shape))
-             for name, values in found.items()}  # fmt: skip
-    return {"excess": np.where(broken, np.nan, trajectory.loss)} | found
+    found = {"excess": trajectory.loss} | measurement.along(trajectory, everything)
+    return {name: where_finite(name, values, trajectory.loss) for name, values in found.items()}
 
 
-def _one_each(name: str, values: np.ndarray, records: tuple[int, ...]) -> np.ndarray:
-    if values.shape != records:
+def where_finite(name: str, values: Any, loss: np.ndarray) -> np.ndarray:
+    """The values of a quantity, one for each loss; NaN where that is not finite.
+
+    A run that diverged has no direction that its layers could agree on.
+    """
+    if values.shape != loss.shape:
         raise InputError(
             f"The quantity {name!r} must be one number for each network, got shape "
-            f"{values.shape[len(records) :]}; take a norm, a sum or an extreme."
+            f"{values.shape[loss.ndim :]}; take a norm, a sum or an extreme."
         )
-    return values
+    return np.where(np.isfinite(loss), np.asarray(values), np.nan)
 
 
 def described(results: xr.Dataset) -> xr.Dataset:

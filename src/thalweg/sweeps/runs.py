@@ -38,7 +38,7 @@ from thalweg.experiment.starts import starts
 from thalweg.measurement import distance_to_minimiser, least_loss
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, TOO_FEW_RECORDS, classify
-from thalweg.quantities.registry import QUANTITIES, measures
+from thalweg.quantities.registry import QUANTITIES, measures, where_finite
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
 
@@ -120,7 +120,7 @@ def _measured(
         pairs = tuple(np.stack(pair, axis=1) for pair in zip(starts, run.final, strict=True))
         numbers |= _ends(_spectrum(built, pairs, settings.curvature.tolerance))
     numbers |= _bounds(built, rates.size) | _phases(run, numbers, paths)
-    return numbers | _registered(task, built, run.final), paths
+    return numbers | _registered(task, built, run), paths
 
 
 # --- what is measured ----------------------------------------------------------------------------
@@ -155,8 +155,11 @@ def _bounds(built: Objective, runs: int) -> dict[str, np.ndarray]:
     return {name: np.full(runs, bound) for name, bound in zip(names, bounds, strict=True)}
 
 
-def _registered(task: Task, built: Objective, final: Weights) -> dict[str, np.ndarray]:
-    """The quantities that users have registered, after the last step."""
+def _registered(task: Task, built: Objective, run: Descent) -> dict[str, np.ndarray]:
+    """The quantities that users have registered, after the last step.
+
+    All of them in every block, which are put together: NaN where a quantity makes no sense.
+    """
     missing = [name for name in task.registered if name not in QUANTITIES]
     if missing:
         raise InputError(
@@ -167,12 +170,13 @@ def _registered(task: Task, built: Objective, final: Weights) -> dict[str, np.nd
     functions = {name: known[name] for name in task.registered if name in known}
 
     def everything(weights: Weights) -> dict[str, Any]:
-        return {f"final_{name}": function(weights) for name, function in functions.items()}
+        return {name: function(weights) for name, function in functions.items()}
 
-    if not functions:
-        return {}
-    found = jax.jit(lambda points: jax.lax.map(everything, points))(final)
-    return {name: np.asarray(values) for name, values in found.items()}
+    final = run.loss[:, -1]
+    found = {name: np.full_like(final, np.nan) for name in task.registered}
+    if functions:
+        found |= jax.jit(lambda points: jax.lax.map(everything, points))(run.final)
+    return {f"final_{name}": where_finite(name, found[name], final) for name in found}
 
 
 def _phases(
