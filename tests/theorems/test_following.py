@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import thalweg as tw
 from thalweg.certificates import Case, Question, Verdict
+from thalweg.problem import AbstractMarginLoss
 from thalweg.theorems.discretisation.following import (
     FlowExists,
     FollowsFlow,
@@ -212,6 +213,22 @@ def test_deep_networks_have_no_global_constants_unless_told():
         assert FollowsWhereSmooth().check(broken).first_failure.statement == reason
 
 
+def test_a_network_may_come_below_every_linear_predictor():
+    """On y = 1 + x^2 a linear predictor has a loss of 1.04 or more, and w_0 + w_1 x^2 of zero."""
+    x = np.linspace(-1, 1, 11)[:, None]
+    network = tw.Model(lambda w, x: w[0][0] + w[0][1] * x**2, [(2,)], 1, 1)
+    objective, weights = tw.Objective(network, tw.Regression(x, 1 + x**2)), (np.full(2, 0.5),)
+    assert float(objective(weights)) < float(objective.problem.least_value)
+    rows = np.concatenate([x**0, x**2], axis=1)
+    curvature, smoothness = np.linalg.eigvalsh(rows.T @ rows / 11)  # everywhere: it is quadratic
+    run = tw.descend(objective, weights, learning_rate=0.05, steps=60)
+    flow = tw.flow(objective, weights, times=run.times)
+    case = Case(objective, weights, learning_rate=0.05, time=3.0, run=run, flow=flow)
+    certificate = FollowsWhereSmooth(smoothness, curvature).check(case)
+    assert certificate.verdict is Verdict.CONFIRMED, certificate
+    assert answer(certificate, Question.DISTANCE) > np.max(tw.distance(run, flow)) > 1e-3
+
+
 # --------------------------------------------------------------------------- existence of flows
 
 
@@ -236,6 +253,22 @@ def test_existence_needs_a_gradient_without_jumps():
     certificate = FlowExists().check(RELU)
     assert certificate.verdict is Verdict.NOT_APPLICABLE
     assert certificate.assumptions[0].margin == -1
+
+
+class Endless(AbstractMarginLoss):
+    """-m, which is convex, smooth and bounded by nothing."""
+
+    def value(self, margins):
+        return -margins
+
+
+def test_existence_needs_a_loss_that_is_bounded_below():
+    """Three layers w = 1 of one number have w' = w^2, so that w = 1 / (1 - t) ends at time 1."""
+    problem = tw.Classification(np.ones((2, 1)), [1, 1], loss=Endless())
+    case = Case(tw.Objective(tw.LinearNetwork([1, 1, 1, 1]), problem), (np.ones((1, 1)),) * 3)
+    certificate = FlowExists().check(case)
+    assert certificate.verdict is Verdict.NOT_APPLICABLE
+    assert certificate.first_failure.statement == "the loss is known to be bounded below"
 
 
 def test_a_batch_is_not_one_network():

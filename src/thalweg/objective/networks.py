@@ -41,6 +41,15 @@ class Objective(AbstractObjective):
         return jnp.zeros(()) if self._weight_decay is None else self._weight_decay
 
     @property
+    def least_value(self) -> Scalar:
+        """What no value is below, whatever the weights; minus infinity where that is not known.
+
+        The problem's least value is that of linear predictors, below which other networks may go.
+        """
+        linear = self.linear is not None
+        return self.problem.least_value if linear else self.problem.least_output_value
+
+    @property
     @override
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return self.network.shapes

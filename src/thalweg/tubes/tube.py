@@ -210,9 +210,7 @@ class _Follower(eqx.Module):
         failed = np.flatnonzero(~proven)
         failed_at = float(times[failed[0]]) if failed.size else None
         loss, doubt = padded(joined.loss, np.nan), padded(joined.loss_error, inf)
-        # The least loss of linear predictors, below which a network with kinks may go.
-        linear, problem = self.objective.network.linear is not None, self.objective.problem
-        lowest = float(problem.least_value if linear else problem.least_output_value)
+        lowest = float(self.objective.least_value)
         correction, loss = (np.where(proven, each, 0.0) for each in (correction, loss))
         doubt = np.where(proven, doubt, 0.0)
         return Tube(

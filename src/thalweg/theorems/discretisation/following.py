@@ -50,7 +50,7 @@ class FlowExists(AbstractTrainingTheorem[LinearTraining]):
 
     @override
     def narrowed(self, case: Case, /) -> Narrowed[LinearTraining]:
-        return linear_training(case)
+        return linear_training(case).further(_bounded_below)
 
     @override
     def conclusions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
@@ -66,6 +66,11 @@ class FlowExists(AbstractTrainingTheorem[LinearTraining]):
         # The losses are differences of numbers that are rounded.
         rounded = path.times * rounding(path.loss[0])
         return (Claim(statement, moved**2, bound, error + rounded),)
+
+
+def _bounded_below(training: LinearTraining) -> Narrowed[LinearTraining]:
+    known = isfinite(float(training.case.objective.least_value))
+    return Narrowed.where((requirement("the loss is known to be bounded below", known),), training)
 
 
 class _AbstractFollowing(AbstractTrainingTheorem[Followed]):
@@ -215,7 +220,7 @@ class FollowsWhereSmooth(_AbstractFollowing):
         """The constants of a case whose curvature is bounded."""
         smoothness, curvature = self.constants(case.objective)
         weights = case.weights if case.flow is None else case.flow.start
-        excess = max(float(case.objective(weights)) - float(case.objective.problem.least_value), 0)
+        excess = max(float(case.objective(weights)) - float(case.objective.least_value), 0)
         return SmoothTube(smoothness, -curvature, excess, time, radius, start_distance(case))
 
     def constants(self, objective: Objective) -> tuple[float, float]:
