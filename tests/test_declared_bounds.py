@@ -215,3 +215,18 @@ def test_a_loss_without_a_series_is_not_validated():
     objective = tw.Objective(tw.LinearNetwork([3, 1]), problem)
     with pytest.raises(tw.InputError, match=r"`SquaredHinge` has no power series.*label_series"):
         tw.flow(objective, (np.zeros((1, 3)),), time=1.0, validate=True)
+
+
+class Lowered(AbstractMarginLoss):
+    """A loss that is negative, and declares nothing."""
+
+    def value(self, margins):
+        return jnp.exp(-margins) - 5
+
+
+def test_a_loss_without_a_least_value_has_no_critical_learning_rate_by_itself():
+    """The excess loss would be measured from a zero that means nothing."""
+    problem = tw.Classification(np.ones((2, 1)), [1, 1], loss=Lowered())
+    lowered = tw.Objective(tw.LinearNetwork([1, 1]), problem)
+    with pytest.raises(tw.InputError, match="`minimum` must be given for the loss 'Lowered', whi"):
+        tw.critical_learning_rate(lowered, (np.ones((1, 1)),), steps=9)

@@ -216,6 +216,21 @@ def test_density_and_paths_over_any_pytree():
         assert abs(float(ends.largest) - high) <= float(ends.largest_error)
 
 
+def test_the_path_of_a_batch_of_runs_has_a_spectrum_at_every_record():
+    """Oracle: the Hessian of sum w^4 / 12 is diag w^2. It takes any shape, a run's records too."""
+
+    class Quartic(AbstractObjective):
+        def __call__(self, weights):
+            return jnp.sum(weights**4) / 12
+
+    rates = np.array([0.1, 0.2])
+    run = tw.descend(Quartic(), np.array([1.0, -2.0]), learning_rate=rates, steps=3)
+    path = spectrum_along(Quartic(), run)
+    assert path.largest.shape == run.loss.shape == (2, 4)
+    assert np.all(np.abs(path.largest - np.max(run.weights**2, axis=-1)) <= path.largest_error)
+    assert np.all(np.abs(path.smallest - np.min(run.weights**2, axis=-1)) <= path.smallest_error)
+
+
 def test_points_of_unlike_numbers_are_no_path():
     objective, _ = well()
     with pytest.raises(tw.InputError, match=r"same leading axes .* got \(2,\) and \(3,\)"):

@@ -74,28 +74,6 @@ def test_it_is_swept(registered, tmp_path):
     assert bool((found.final_stable_rank <= 2).all())  # two outputs
 
 
-@pytest.fixture
-def zeros():
-    """A number that stays finite whatever the weights are, for two layers and more."""
-
-    def measure(objective):
-        if objective.network.depth == 1:
-            return None
-        return lambda weights: jnp.sum(weights[0] == 0.0, dtype=float)
-
-    yield register(Quantity("zeros", "number of weights that are zero", measure=measure))
-    forget("zeros")
-
-
-def test_a_sweep_has_no_number_where_it_makes_no_sense_or_a_run_diverged(zeros):
-    """The first block has one layer, and so nothing to measure."""
-    grid = SETTINGS.replace("[0.05, 0.1]", "0.1").replace("depth = 2", "depth = 1")
-    grid += '[[sweep]]\n"network.depth" = [1, 2]\n"training.learning_rate" = [0.1, 90.0]\n'
-    found = tw.sweep(experiment.from_toml(grid)).transpose("depth", "learning_rate", ...)
-    assert (found.diverged_at.values >= 0).tolist() == [[False, False], [False, True]]
-    np.testing.assert_array_equal(found.final_zeros, [[np.nan, np.nan], [0.0, np.nan]])
-
-
 def test_it_is_left_out_where_it_makes_no_sense(registered):
     network = tw.HomogeneousNetwork([2, 3, 1])
     objective = tw.Objective(network, tw.Regression(np.eye(2), np.ones(2)))
@@ -107,9 +85,6 @@ def test_it_is_left_out_where_it_makes_no_sense(registered):
 def test_names_are_taken_once(registered):
     with pytest.raises(tw.InputError, match=r"`name` must be new, got 'stable_rank'"):
         register(STABLE_RANK)
-    for reserved in ("record", "overview"):
-        with pytest.raises(tw.InputError, match=rf"`name` must be new, got '{reserved}'"):
-            register(Quantity(reserved, "taken", measure=lambda objective: None))
     with pytest.raises(tw.InputError, match="`measure` must be given for bare"):
         register(Quantity("bare", "a quantity that nobody can compute"))
     with pytest.raises(tw.InputError, match=r"registered quantity \(stable_rank\), got 'loss'"):
@@ -122,11 +97,7 @@ def test_one_number_each(tmp_path):
     )
     register(norms)
     try:
-        said = r"'norms' must be one number for each network, got shape \(2,\)"
-        with pytest.raises(tw.InputError, match=said):
+        with pytest.raises(tw.InputError, match=r"'norms' must be one number for each network"):
             experiment.perform(experiment.from_toml(SETTINGS))
-        grid = SETTINGS.replace("[0.05, 0.1]", "0.1") + '[[sweep]]\n"start.seed" = [0, 1]\n'
-        with pytest.raises(tw.InputError, match=said):
-            tw.sweep(experiment.from_toml(grid))
     finally:
         forget("norms")

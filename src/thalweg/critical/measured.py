@@ -159,8 +159,8 @@ def critical_learning_rate(
         time: the budget as learning rate x steps, so that slow rates have more of them.
         share: of the start's excess loss that may be left.
         minimum: the least value of the objective; if not given, what `measurement.least_loss`
-            knows, or else zero, below which no loss of this package is. An objective of your own
-            needs it.
+            knows, or else what the problem declares that no loss is below. An objective of your
+            own needs it, and so does a loss that declares nothing.
         precision: the relative width of a bracket at which the search ends.
         candidates: how many rates are tried at once from each start. For small networks eight cost
             as little as one; for large ones 1, which halves the bracket, is cheapest.

@@ -5,7 +5,7 @@ small networks costs no more than one of them, so that eight rates between two o
 bracket ninefold for the price that halving it has.
 """
 
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -215,8 +215,13 @@ def _least(objective: AbstractObjective) -> float:
             "`minimum` must be given where there is weight decay, which moves it; e.g. the "
             "last loss of a long flow."
         )
-    known = least_loss(objective)
-    return 0.0 if isnan(known) else known
+    known, least = least_loss(objective), float(objective.problem.least_output_value)
+    if isnan(known) and not isfinite(least):
+        raise InputError(
+            f"`minimum` must be given for the loss {objective.problem.loss_name!r}, which declares "
+            "no value that it is never below; 0 will do where it is never negative."
+        )
+    return least if isnan(known) else known
 
 
 def budget_steps(criterion: Criterion, rate: float) -> int:

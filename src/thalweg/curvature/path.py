@@ -63,8 +63,9 @@ def spectrum_along(
         tolerance: the error that is asked for, as a part of the spectral norm.
     """
     require_positive("tolerance", tolerance)
-    given = objective.as_weights(weights.weights if isinstance(weights, Run) else weights)
-    leading = _leading_axes(objective, given)
+    run = weights if isinstance(weights, Run) else None
+    given = objective.as_weights(weights if run is None else run.weights)
+    leading = _leading_axes(objective, given) if run is None else np.shape(run.times)
     count = len(leading)
     points = jax.tree.map(
         lambda array: np.asarray(array).reshape(-1, *np.shape(array)[count:]), given
