@@ -14,6 +14,7 @@ from thalweg.curvature.balls import loss_bounds
 from thalweg.curvature.bounds import shallow_eigenvalue_bound
 from thalweg.problem import AbstractMarginLoss, AbstractProblem, OutputBounds, Rounding
 from thalweg.problem.base import units
+from thalweg.problem.label_losses import LABEL_LOSSES
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 3))
@@ -214,6 +215,30 @@ def test_a_loss_without_a_series_is_not_validated():
     problem = tw.Classification(X, SIGNS, loss=SquaredHinge())
     objective = tw.Objective(tw.LinearNetwork([3, 1]), problem)
     with pytest.raises(tw.InputError, match=r"`SquaredHinge` has no power series.*label_series"):
+        tw.flow(objective, (np.zeros((1, 3)),), time=1.0, validate=True)
+
+
+class TwiceLogistic(LABEL_LOSSES["logistic"].__class__):
+    """Against the advice of type checkers: the series of its base is that of another flow."""
+
+    def value(self, margins):
+        return 2 * jax.nn.softplus(-margins)
+
+
+class OwnClassification(tw.Classification):
+    """A problem that may be anything."""
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        tw.Classification(X, SIGNS, loss=TwiceLogistic()),
+        OwnClassification(X, SIGNS, loss="logistic"),
+    ],
+)
+def test_a_series_is_not_inherited(problem):
+    objective = tw.Objective(tw.LinearNetwork([3, 1]), problem)
+    with pytest.raises(tw.InputError, match=r"(TwiceLogistic|OwnClassification)` has no power ser"):
         tw.flow(objective, (np.zeros((1, 3)),), time=1.0, validate=True)
 
 

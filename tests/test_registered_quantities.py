@@ -1,4 +1,4 @@
-"""Registered quantities in sweeps, where blocks of other networks meet, and names that are taken."""
+"""Registered quantities in sweeps, whose blocks differ, and names that are taken."""
 
 from contextlib import contextmanager
 

@@ -13,12 +13,12 @@ p_c (1 - p_c) is no larger than it. The logistic loss is alike with the range 1;
 the exponential loss grow by e^change.
 
 A new margin loss derives from `AbstractMarginLoss` and defines `value`, and its bounds where these
-are needed.
+are needed; not from one of these losses, whose bounds are not its own.
 """
 
 from abc import abstractmethod
 from math import sqrt
-from typing import Any
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -103,6 +103,7 @@ class AbstractLabelLoss(eqx.Module):
         return jnp.mean(self.values(outputs, labels)), slopes.T @ inputs
 
 
+@final
 class CrossEntropy(AbstractLabelLoss):
     """The softmax's negative log-likelihood, for any number of classes."""
 
@@ -279,6 +280,7 @@ class _SelfBounded(AbstractMarginLoss):
         return 0.0  # approached, never reached
 
 
+@final
 class Logistic(_SelfBounded):
     """log(1 + exp(-m))."""
 
@@ -310,6 +312,7 @@ class Logistic(_SelfBounded):
         return 1.0
 
 
+@final
 class Exponential(_SelfBounded):
     """exp(-m)."""
 

@@ -59,6 +59,11 @@ def _(problem: AbstractLeastSquares) -> AbstractLossSeries:
 
 @loss_series.register
 def _(problem: Classification) -> AbstractLossSeries:
+    # What derives from a loss that has a series is another loss.
+    if type(problem) is not Classification:
+        raise _no_series(problem, "loss_series")
+    if type(problem.loss) not in label_series.registry:
+        raise _no_series(problem.loss, "label_series")
     return label_series(problem.loss, problem)
 
 
