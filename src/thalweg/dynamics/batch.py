@@ -150,7 +150,7 @@ def _advance(
         seen = _observation(observe, state.weights)
         observations = jax.tree.map(lambda b, o: b.at[index].set(o), observations, seen)
         value, state = _step(iteration, rates, state)  # the loss comes with the gradient
-        losses = losses.at[index].set(value)
+        losses = losses.at[index].set(value.astype(losses.dtype))  # data may be more precise
         return _steps(iteration, rates, state, inner - 1), (losses, observations)
 
     return jax.lax.fori_loop(0, count, record_and_go, (state, buffers))
