@@ -94,6 +94,16 @@ def test_an_identical_run_is_shown(thalweg, place, never):
     assert (place / "here" / "report.html").exists()
 
 
+def test_the_store_of_a_run_is_no_folder_for_another(thalweg, place):
+    """Files that do not belong there would make all of it unreadable."""
+    assert thalweg("run", "tiny.toml", "--out", "here")[0] == 0
+    store = place / "here" / "results.zarr"
+    code, _, said = thalweg("run", "tiny.toml", "--out", store, "--fresh")
+    assert code == 2
+    assert "must be the folder that a run is in" in " ".join(said.split())
+    assert thalweg("show", "here")[0] == 0
+
+
 def test_another_experiment_is_refused_where_it_was_named_and_replaced_if_fresh(thalweg, place):
     assert thalweg("run", "tiny.toml", "--out", "here")[0] == 0
     before = contents(place / "here")

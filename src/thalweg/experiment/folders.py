@@ -127,6 +127,11 @@ def finish(folder: Path) -> None:
 def begin_anew(folder: Path, digest: str) -> None:
     """Forget what was begun of a run; it is to replace the one in the folder, once finished."""
     kind = holds(folder)
+    if kind == "run" and not standing(folder / RESULTS).exists():
+        raise InputError(
+            f"`--out` must be the folder that a run is in, got {folder}, which is the store of its "
+            f"results; give {folder.parent}."
+        )
     # What is too damaged to say what it is lies beside the report of a run.
     of_a_run = kind == "run" or (kind == "damaged" and (folder / PAGE).exists())
     foreign = None if of_a_run else _foreign_in(folder, kind)
