@@ -49,7 +49,7 @@ def test_the_correction_is_that_of_the_recursion():
     proven = tw.tube(run)
     known = [1.1231398077e-3, 2.8358239059e-3, 1.1974673740e-3, 7.4280777646e-4]
     np.testing.assert_allclose(proven.correction[[100, 200, 300, 600]], known, rtol=1e-9)
-    assert inside(run, proven) < 1.04  # an independent prototype: 1.032
+    assert inside(run, proven) < 1.04  # an independent program: 1.032
     assert proven.failed_at is None
     assert proven.level == "float64"
     np.testing.assert_allclose(proven.radius + proven.correction, proven.upper, rtol=1e-14)
@@ -59,7 +59,7 @@ def test_the_correction_is_that_of_the_recursion():
     ("rate", "ratio"), [(0.1, 7.5), (0.03, 1.11), (0.001, 1.004)], ids=["0.1", "0.03", "0.001"]
 )
 def test_the_tube_is_nearly_tight_for_small_steps(rate, ratio):
-    """The ratios are those of an independent prototype, 7.3, 1.106 and 1.003, and some room."""
+    """The ratios are those of an independent program, 7.3, 1.106 and 1.003, and some room."""
     objective, start = aligned(3, 4, 0.3)
     run = tw.descend(objective, start, learning_rate=rate, steps=round(6 / rate))
     assert inside(run, tw.tube(run)) < ratio
@@ -71,7 +71,7 @@ def test_the_simple_tubes_hold_and_are_wider(options):
     objective, start = aligned(3, 4, 0.3)
     run = tw.descend(objective, start, learning_rate=0.01, steps=600)
     best, simple = tw.tube(run), tw.tube(run, **options)
-    assert inside(run, simple) < 4.1  # the prototype: 4.04 without the correction, 1.043 by norms
+    assert inside(run, simple) < 4.1  # the independent program: 4.04 without the correction, 1.043 by norms
     assert simple.upper.max() > best.upper.max()
     if not options.get("corrected", True):
         assert np.all(simple.lower == 0)
@@ -187,7 +187,7 @@ def test_a_wrong_flow_is_outside():
     [(3, 4, 0.3, 6.0, 0.01, 3.17e-2), (2, 4, 0.3, 6.0, 0.01, 4.63e-2)],
     ids=["depth 3", "depth 2"],
 )
-def test_the_certified_step_is_that_of_the_prototype(depth, width, cosine, time, radius, known):
+def test_the_certified_step_is_that_of_the_independent program(depth, width, cosine, time, radius, known):
     objective, start = aligned(depth, width, cosine)
     found = tw.certified_step(objective, start, radius, time)
     assert found.learning_rate >= 0.98 * known

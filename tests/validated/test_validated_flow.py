@@ -6,7 +6,7 @@ import pytest
 
 import thalweg as tw
 
-# Largest distances to the flow on the built-in experiment, from an independent prototype; at 0.2
+# Largest distances to the flow on the built-in experiment, from an independent program; at 0.2
 # the run is chaotic late, but not up to where it is farthest.
 LARGEST = {0.02: 5.166495e-2, 0.05: 0.1250318, 0.1: 0.2312595, 0.2: 1.187828}
 
