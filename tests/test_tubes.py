@@ -71,7 +71,7 @@ def test_the_simple_tubes_hold_and_are_wider(options):
     objective, start = aligned(3, 4, 0.3)
     run = tw.descend(objective, start, learning_rate=0.01, steps=600)
     best, simple = tw.tube(run), tw.tube(run, **options)
-    assert inside(run, simple) < 4.1  # the independent program: 4.04 without the correction, 1.043 by norms
+    assert inside(run, simple) < 4.1  # the independent program: 4.04, and 1.043 by norms
     assert simple.upper.max() > best.upper.max()
     if not options.get("corrected", True):
         assert np.all(simple.lower == 0)
@@ -187,7 +187,9 @@ def test_a_wrong_flow_is_outside():
     [(3, 4, 0.3, 6.0, 0.01, 3.17e-2), (2, 4, 0.3, 6.0, 0.01, 4.63e-2)],
     ids=["depth 3", "depth 2"],
 )
-def test_the_certified_step_is_that_of_the_independent program(depth, width, cosine, time, radius, known):
+def test_the_certified_step_is_that_of_the_independent_program(
+    depth, width, cosine, time, radius, known
+):
     objective, start = aligned(depth, width, cosine)
     found = tw.certified_step(objective, start, radius, time)
     assert found.learning_rate >= 0.98 * known
