@@ -99,7 +99,7 @@ def test_every_run_is_what_it_is_alone(swept, cell):
     np.testing.assert_array_equal(found.loss.values[held], run.loss)  # the same to the last bit
     np.testing.assert_array_equal(found.time.values[held], run.times)
     np.testing.assert_array_equal(found.final_loss, run.loss[-1])
-    np.testing.assert_array_equal(found.excess_loss, run.loss[-1] - built.problem.minimum)
+    np.testing.assert_array_equal(found.final_excess, run.loss[-1] - built.problem.minimum)
     np.testing.assert_array_equal(found.diverged_at, run.diverged_at)
     for when, point in (("initial", start), ("final", run.final)):
         if not np.isfinite(np.concatenate([array.ravel() for array in point])).all():

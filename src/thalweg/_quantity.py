@@ -11,6 +11,9 @@ from thalweg._errors import InputError
 NEVER = -1
 """What `diverged_at` is where the loss stayed finite."""
 
+NO_RUN = -2
+"""What `diverged_at` and `phase` are where a grid has no run."""
+
 Function = Callable[[Any], Any]
 """Of the weights of one network: one number, in JAX."""
 

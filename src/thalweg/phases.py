@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._errors import InputError
-from thalweg._quantity import NEVER, Quantity
+from thalweg._quantity import NEVER, NO_RUN, Quantity
 
 __all__ = [
     "BLOWN_UP",
@@ -73,10 +73,7 @@ _ROUNDING = 64 * np.finfo(float).eps
 LEAST_RECORDS = 8
 """With fewer a quarter of a run is not seen."""
 
-NO_RUN = -1
-"""What `phase` is where a grid has no run."""
-
-TOO_FEW_RECORDS = -2
+TOO_FEW_RECORDS = -1
 """What `phase` is where a run has too few records to say."""
 
 
@@ -112,7 +109,7 @@ PHASE = Quantity(
     "what became of the run",
     missing=NO_RUN,
     dtype="int8",
-    flags={TOO_FEW_RECORDS: "too few records", NO_RUN: "no run"}
+    flags={NO_RUN: "no run", TOO_FEW_RECORDS: "too few records"}
     | {int(phase): phase.meaning for phase in Phase},
 )
 """How phases are stored, and what the numbers mean."""

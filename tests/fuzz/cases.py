@@ -143,7 +143,7 @@ def _of_runs(values: Any) -> list[str]:
     rows = values.get("runs") if isinstance(values, dict) else None
     found = []
     for row in rows if isinstance(rows, list) else []:
-        excess, loss = row.get("excess_loss"), row.get("loss")
+        excess, loss = row.get("excess"), row.get("loss")
         if excess is None:
             continue
         if row.get("phase") == "diverged" and excess < 1e-6:

@@ -69,7 +69,7 @@ def run(
             results, page = _shown(place, wanted.digest)
         else:
             say_if_long(ready.seconds)
-            results, page = _performed(settings, file, place)
+            results, page = _performed(settings, ready, file, place)
     tell_run(results, page, as_json)
 
 
@@ -95,12 +95,12 @@ def _require_free(wanted: Any, place: Path) -> None:
         )
 
 
-def _performed(settings: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
+def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
     from thalweg import experiment, report
     from thalweg.experiment import folders
 
     with progress_bars(*experiment.STAGES) as update:
-        results = experiment.perform(settings, folder_of(file), update, kept_in=place)
+        results = experiment.perform(settings, folder_of(file), update, kept_in=place, ready=ready)
     results.attrs["experiment"] = experiment.to_toml(
         experiment.moved(settings, folder_of(file), place)
     )

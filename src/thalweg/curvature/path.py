@@ -45,6 +45,15 @@ class SpectrumPath(NamedTuple):
     largest_error: Float[np.ndarray, "*batch times"]
     matvecs: Int[np.ndarray, "*batch times"]
 
+    def named(self) -> dict[str, np.ndarray]:
+        """The ends and their errors, by the names of the quantities that they are."""
+        return {
+            "sharpness": self.largest,
+            "sharpness_error": self.largest_error,
+            "smallest_eigenvalue": self.smallest,
+            "smallest_eigenvalue_error": self.smallest_error,
+        }
+
 
 @checked
 def spectrum_along(

@@ -65,6 +65,7 @@ def perform(
     progress: Progress = lambda stage, share: None,
     *,
     kept_in: Path | None = None,
+    ready: Prepared | None = None,
 ) -> xr.Dataset:
     """Run the experiment: loss, distance to the flow and curvature of every run, over time.
 
@@ -74,8 +75,9 @@ def perform(
         progress: called with a stage's name and how much of it is done.
         kept_in: a folder where finished parts are kept until `folders.finish`; work that was
             interrupted goes on from there, and comes to the same results.
+        ready: what `prepared` made of it, if that was done already.
     """
-    ready = prepared(experiment, folder)
+    ready = prepared(experiment, folder) if ready is None else ready
     keeper = keeper_of(experiment, ready, kept_in)
     work = _Work(experiment, ready.objective, ready.weights, keeper, progress)
     with one_blas_thread():
@@ -248,14 +250,8 @@ def _spectrum_arrays(
     chosen = some_records(trajectory, records)
     points = tuple(np.take(array, chosen, axis=0) for array in trajectory.weights)
     path = spectrum_along(trajectory.objective, points, tolerance=tolerance)
-    names = {
-        "sharpness": path.largest,
-        "sharpness_error": path.largest_error,
-        "smallest_eigenvalue": path.smallest,
-        "smallest_eigenvalue_error": path.smallest_error,
-    }
     found = {}
-    for name, values in names.items():
+    for name, values in path.named().items():
         found[name] = np.full(trajectory.times.shape, np.nan)
         found[name][chosen] = values
     return found

@@ -1,10 +1,9 @@
 """Quantities that belong to a run, to a pair of run and flow, to a setting or to a sweep."""
 
-from thalweg._quantity import NEVER, Quantity
+from thalweg._quantity import NEVER, NO_RUN, Quantity
 from thalweg.phases import PHASE
 
 _UNKNOWN = "NaN where it is not known"
-_RUN_MISSING = -2
 
 BASIC = (
     Quantity("learning_rate", "learning rate", r"$\eta$"),
@@ -16,9 +15,9 @@ BASIC = (
     Quantity(
         "diverged_at",
         "first step at which the loss is not finite",
-        missing=_RUN_MISSING,
+        missing=NO_RUN,
         dtype="int64",
-        flags={_RUN_MISSING: "no run", NEVER: "never diverged"},
+        flags={NO_RUN: "no run", NEVER: "never diverged"},
     ),
     PHASE,
 )
@@ -64,7 +63,6 @@ THEORY = (
 OF_A_SWEEP = (
     Quantity("last_step", "number of steps taken", comment="NaN where there is no run"),
     Quantity("final_loss", "loss after the last step"),
-    Quantity("excess_loss", "loss above its minimum after the last step", comment=_UNKNOWN),
     Quantity(
         "squared_distance",
         "squared Frobenius distance of the product from the minimiser",

@@ -33,7 +33,7 @@ def _about_loss(results: xr.Dataset) -> str:
     what = f"Loss above its minimum {number(float(results.minimum), 4)}" if known else "Loss"
     start = float(results.excess[0, 0])
     ends = [
-        (row["learning_rate"], number(row["excess_loss"], 2))
+        (row["learning_rate"], number(row["excess"], 2))
         for row in summary(results)
         if row["phase"] is not Phase.DIVERGED
     ]

@@ -23,7 +23,7 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
                 "steps": int(run.step[-1]),
                 "diverged_at": None if diverged < 0 else diverged,
                 "loss": _last(run, "loss"),
-                "excess_loss": _last(run, "excess"),
+                "excess": _last(run, "excess"),
                 "accuracy": _last(run, "accuracy"),
                 "sharpness": _last(run, "sharpness"),
                 "smallest_eigenvalue": _last(run, "smallest_eigenvalue"),
@@ -50,7 +50,7 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
         told = {
             "rate": f"{row['learning_rate']:g}",
             "phase": "-" if row["phase"] is None else row["phase"].name.lower(),
-            "excess loss" if known else "loss": _short(row["excess_loss"], ".2e"),
+            "excess loss" if known else "loss": _short(row["excess"], ".2e"),
             "accuracy": _short(row["accuracy"], ".1%"),
             "2 / rate": f"{row['edge']:.4g}",
             "sharpness": _short(row["sharpness"], ".4g"),

@@ -106,7 +106,7 @@ def perform(
 @checked
 def other_in(plan: Plan, folder: Path) -> str | None:
     """What in a folder stands in this sweep's way, in words; None if nothing does."""
-    new = BlockStore(folder, identity(plan), layout(plan), len(plan))
+    new = _blocks(plan, folder)
     if not (folder / MANIFEST).exists():
         own = kind_of(new.results) is None or new.complete
         return None if own else "the results of another command"
@@ -117,7 +117,7 @@ def other_in(plan: Plan, folder: Path) -> str | None:
 @checked
 def is_finished(plan: Plan, folder: Path) -> bool:
     """Whether a folder holds all of this very sweep."""
-    return BlockStore(folder, identity(plan), layout(plan), len(plan)).complete
+    return _blocks(plan, folder).complete
 
 
 def _compute(
@@ -143,9 +143,14 @@ def _compute(
         run_on_cluster(scheduler, tasks, store.write, note)
 
 
+def _blocks(plan: Plan, folder: Path) -> BlockStore:
+    """The blocks of this sweep in a folder, whatever is there."""
+    return BlockStore(folder, identity(plan), layout(plan), len(plan))
+
+
 def _store(plan: Plan, out: Path, fresh: bool) -> BlockStore:
     """The store in a folder: the one that is there if it is of this sweep, or a new one."""
-    new = BlockStore(out, identity(plan), layout(plan), len(plan))
+    new = _blocks(plan, out)
     begun = (out / MANIFEST).exists()
     if begun and not fresh:
         _require_same(BlockStore.read(out), new)

@@ -5,12 +5,12 @@ Per run one number each, as `quantities` describes them:
     last_step                             how many steps it took
     diverged_at                           the first step whose loss is not finite; -1 if none
     minimum                               of the loss over all weights; NaN where unknown
-    final_loss, excess_loss               at the last step, and how far that is above the minimum
+    final_loss, final_excess              at the last step, and how far that is above the minimum
     squared_distance                      |W_N ... W_1 - M*|_F^2 at the last step
     {initial,final}_sharpness             largest eigenvalue of the Hessian at both ends of the run
     {initial,final}_smallest_eigenvalue   the smallest one; all four with `_error` behind the name
     largest_sharpness, lowest_eigenvalue  over all points at which they were measured
-    phase                                 what became of it, see `phases`; -2 for too few records
+    phase                                 what became of it, see `phases`; -1 for too few records
     {paper,sharper}_sharpness_bound       what no minimiser is flatter than; NaN where unknown
 
 and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `smallest_eigenvalue`.
@@ -42,7 +42,7 @@ from thalweg.quantities.registry import QUANTITIES, measures, where_finite
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
 
-COMPUTATION = 3
+COMPUTATION = 4
 """Counts up whenever this package finds other numbers for the same runs."""
 
 _POINTS_AT_ONCE = 96  # as many as one set of lanes of `spectrum_along`
@@ -113,7 +113,7 @@ def _measured(
     numbers, paths = _losses(run, built, task.records)
     if along:
         spectrum = _spectrum(built, run.weights, settings.curvature.tolerance)
-        for name, values in _named(spectrum).items():
+        for name, values in spectrum.named().items():
             paths[name] = _padded(values, task.records)
         numbers |= _ends(spectrum)
     elif settings.curvature.enabled:
@@ -137,7 +137,7 @@ def _losses(
         "diverged_at": run.diverged_at.astype(float),
         "minimum": ones * minimum,
         "final_loss": final,
-        "excess_loss": final - minimum,
+        "final_excess": final - np.nan_to_num(minimum),
         "squared_distance": _squared_distances(built, run.final),
     }
     steps = np.broadcast_to(run.steps.astype(float), run.loss.shape)
@@ -225,20 +225,11 @@ def _spectrum(built: Objective, points: Weights, tolerance: float) -> SpectrumPa
     return SpectrumPath(*(np.concatenate(rows) for rows in zip(*parts, strict=True)))
 
 
-def _named(spectrum: SpectrumPath) -> dict[str, np.ndarray]:
-    return {
-        "sharpness": spectrum.largest,
-        "sharpness_error": spectrum.largest_error,
-        "smallest_eigenvalue": spectrum.smallest,
-        "smallest_eigenvalue_error": spectrum.smallest_error,
-    }
-
-
 def _ends(spectrum: SpectrumPath) -> dict[str, np.ndarray]:
     """The spectrum at the first and the last point, and the extremes over all."""
     numbers = {}
     for when, record in (("initial", 0), ("final", -1)):
-        for name, values in _named(spectrum).items():
+        for name, values in spectrum.named().items():
             numbers[f"{when}_{name}"] = values[:, record]
     numbers["largest_sharpness"] = _extreme(np.max, spectrum.largest, -np.inf)
     numbers["lowest_eigenvalue"] = _extreme(np.min, spectrum.smallest, np.inf)
