@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import thalweg as tw
 from thalweg.objective import AbstractObjective, base
+from thalweg.problem import AbstractProblem
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 3)) + 5 * np.eye(3)
@@ -93,6 +94,21 @@ def test_a_module_of_equinox_is_weights():
         objective.gradient(module)
 
 
+class Absolute(AbstractProblem):
+    """The mean absolute error, whose gradient jumps."""
+
+    inputs: jax.Array
+    targets: jax.Array
+    smooth = False
+
+    @property
+    def shape(self):
+        return self.targets.shape[1], self.inputs.shape[1]
+
+    def output_value(self, outputs):
+        return jnp.mean(jnp.abs(outputs - self.targets))
+
+
 def test_an_objective_declares_smoothness_and_shapes():
     assert Bowl(jnp.eye(3)).smooth
     assert Bowl(jnp.eye(3)).shapes is None
@@ -100,6 +116,8 @@ def test_an_objective_declares_smoothness_and_shapes():
     network = tw.HomogeneousNetwork([2, 3, 1])
     objective = tw.Objective(network, tw.Regression(np.ones((3, 2)), np.ones(3)))
     assert not objective.smooth
+    loss = Absolute(jnp.eye(2), jnp.ones((2, 1)))
+    assert not tw.Objective(tw.LinearNetwork([2, 1]), loss).smooth
     assert objective.shapes == network.shapes
 
 

@@ -57,7 +57,7 @@ class Objective(AbstractObjective):
     @property
     @override
     def smooth(self) -> bool:
-        return self.network.smooth
+        return self.network.smooth and self.problem.smooth
 
     @property
     @override

@@ -134,6 +134,11 @@ class AbstractProblem(eqx.Module):
     # --- what a problem declares itself to be ----------------------------------------------------
 
     @property
+    def smooth(self) -> bool:
+        """Whether the loss has a continuous gradient; that of a hinge, for one, jumps."""
+        return True
+
+    @property
     def loss_name(self) -> str:
         """What the loss is called in reports."""
         return type(self).__name__
