@@ -31,11 +31,13 @@ class Quantity:
         long_name: what it is, as a phrase.
         symbol: as figures write it, in mathtext; empty where there is none.
         formula: its definition in plain text.
+        heading: what stands above a figure of it, in a few words; the long name if not given.
         label: what an axis says in front of the symbol.
         caption: what a reader should know who sees it drawn, in whole sentences.
         measure: takes an objective and gives the function of the weights that is measured along
             trajectories, or None where the quantity makes no sense there.
         logarithmic: whether it is drawn in powers of ten.
+        limits: between which numbers it always lies, which a figure then shows.
         missing: the value where a grid has no run.
         dtype: how it is stored.
         flags: what some of its values mean.
@@ -46,10 +48,12 @@ class Quantity:
     long_name: str
     symbol: str = ""
     formula: str = ""
+    heading: str = ""
     label: str = ""
     caption: str = ""
     measure: Measure | None = None
     logarithmic: bool = False
+    limits: tuple[float, float] | None = None
     missing: float | int = nan
     dtype: str = "float64"
     flags: Mapping[int, str] = field(default_factory=dict)
@@ -76,7 +80,8 @@ class Quantity:
     @property
     def title(self) -> str:
         """What stands above a figure of it."""
-        return self.long_name[:1].upper() + self.long_name[1:]
+        said = self.heading or self.long_name
+        return said[:1].upper() + said[1:]
 
     @property
     def axis_label(self) -> str:

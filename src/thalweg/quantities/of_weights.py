@@ -69,6 +69,7 @@ MEASURED = (
         "largest nuclear norm of an imbalance of consecutive layers",
         symbol=r"max$_j$ $|W_{j+1}^T W_{j+1} - W_j W_j^T|_*$",
         formula="max_j |W_{j+1}^T W_{j+1} - W_j W_j^T|_nuclear",
+        heading="imbalance of consecutive layers",
         caption="Zero where the layers are balanced; constant along every gradient flow.",
         measure=_of_networks(_unbalancedness),
         logarithmic=True,
@@ -78,6 +79,7 @@ MEASURED = (
         "largest difference of the squared norms of consecutive layers",
         symbol=r"max$_j$ $||W_{j+1}|^2 - |W_j|^2|$",
         formula="max_j ||w_{j+1}|^2 - |w_j|^2|",
+        heading="imbalance of consecutive layers",
         caption="Zero where the layers have equal norms; constant along every gradient flow.",
         measure=_of_networks(_norm_imbalance),
         logarithmic=True,
@@ -87,6 +89,8 @@ MEASURED = (
         "squared cosine of leading directions, least over consecutive layers",
         symbol=r"min$_k$ $\langle v_{k+1}, u_k \rangle^2$",
         formula="min_k <v_{k+1}, u_k>^2, u and v the top singular vectors",
+        heading="alignment of consecutive layers, the weakest pair",
+        limits=(0.0, 1.0),
         caption=(
             "Squared cosine between the leading output direction of a layer and the leading input "
             "direction of the next one, for the pair that agrees least; 1 where all layers pass on "
@@ -98,7 +102,9 @@ MEASURED = (
         "accuracy",
         "share of samples that are classified correctly",
         formula="mean_i [predicted class of sample i is its label]",
+        heading="accuracy",
         label="accuracy",
+        limits=(0.0, 1.0),
         caption="Share of the training samples that are classified correctly.",
         measure=_of_networks(_accuracy),
     ),

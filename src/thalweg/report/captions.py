@@ -134,7 +134,7 @@ def _about_smallest(results: xr.Dataset) -> str:
 def _about_balance(results: xr.Dataset, quantity: Quantity) -> str:
     values = results[quantity.name]
     start = float(values[0, 0])
-    text = f"{quantity.title}. {quantity.caption} Here it starts at "
+    text = f"{_sentence(quantity)} {quantity.caption} Here it starts at "
     text += f"{number(start)}; " if start > 1e-12 else "zero up to rounding; "
     changes = []
     for rate, run in each_run(results):
@@ -153,10 +153,14 @@ def _about(results: xr.Dataset, quantity: Quantity) -> str:
         if int(run.diverged_at) < 0:
             ends.append((rate, number(float(run[quantity.name][-1]))))
     start = number(float(results[quantity.name][0, 0]), 2)
-    told = quantity.caption or f"{quantity.title}."
+    told = quantity.caption or _sentence(quantity)
     return f"{told} It starts at {start} and " + (
         f"ends at {by_rate(ends)}." if ends else "every run diverges."
     )
+
+
+def _sentence(quantity: Quantity) -> str:
+    return f"{quantity.long_name[:1].upper()}{quantity.long_name[1:]}."
 
 
 def _rises(values: np.ndarray) -> bool:
