@@ -122,3 +122,40 @@ def test_flat_minimisers_have_no_critical_rate():
     least = found.prediction("2 / least sharpness")
     assert np.isnan(least.rates).all()
     assert "zero" in least.reason
+
+
+def small_run(rates=0.1):
+    network = tw.LinearNetwork([2, 2, 1])
+    objective = tw.Objective(network, tw.TargetMatrix([[1.0, 0.5]]))
+    weights = tw.initialisation.gaussian(network, 0.3, key=jax.random.key(0))
+    return tw.descend(objective, weights, learning_rate=rates, steps=4)
+
+
+@pytest.mark.parametrize("times", [[[0.1, 0.2], [0.1, 0.2]], np.full((2, 2, 2), 0.1)])
+def test_times_with_axes_that_no_run_has_are_refused(times):
+    with pytest.raises(InputError, match=r"`times` must be a list, .* got shape \(2, 2"):
+        small_run().at(times)
+
+
+def test_times_of_a_batch_may_have_its_axes():
+    run = small_run(np.array([0.1, 0.2]))
+    early = run.at(run.times[:, :2])
+    np.testing.assert_array_equal(early.loss, run.loss[:, :2])
+
+
+def test_infinite_times_are_refused():
+    with pytest.raises(InputError, match="`times` must be finite, got inf"):
+        small_run().at([np.inf])
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "logistic"])
+def test_outputs_that_are_no_numbers_have_no_accuracy(loss):
+    problem = tw.Classification(np.eye(2), [0, 1], loss=loss)
+    outputs = np.ones((2, problem.shape[0]))
+    assert np.isfinite(problem.accuracy(outputs))
+    assert np.isnan(problem.accuracy(np.where(np.eye(2)[:, : outputs.shape[1]], np.nan, outputs)))
+
+
+def test_texts_that_name_no_file_are_no_paths():
+    with pytest.raises(InputError, match="`path` must be a path, got the text"):
+        experiment.read("\ud800")

@@ -9,7 +9,7 @@ take numbers or arrays, not for those that open a file.
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
-from os import PathLike, fspath
+from os import PathLike, fsencode, fspath
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -334,4 +334,8 @@ def _with_article(name: str) -> str:
 def _path(value: Any) -> Any:
     fit(isinstance(value, str | PathLike), value)
     text = fspath(value)
-    return fit(isinstance(text, str) and "\0" not in text, value)
+    try:
+        named = isinstance(text, str) and b"\0" not in fsencode(text)
+    except UnicodeEncodeError:  # half of a pair of surrogates, which no file is named by
+        named = False
+    return fit(named, value)

@@ -20,7 +20,7 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import (
     InputError,
-    as_array,
+    as_floating,
     require_count,
     require_positive,
 )
@@ -83,7 +83,7 @@ class Descent(AbstractTrajectory):
 
     @override
     def at(self, times: Any) -> "Descent":
-        index = self._records_at(np.atleast_1d(as_array("times", times)).astype(float))
+        index = self._records_at(np.atleast_1d(as_floating("times", times)).astype(float))
         axis = self.learning_rate.ndim
         chosen = (
             self.steps[index],
@@ -94,9 +94,15 @@ class Descent(AbstractTrajectory):
         return eqx.tree_at(lambda run: (run.steps, run.times, run.loss, run.weights), self, chosen)
 
     def _records_at(self, times: Float[np.ndarray, "..."]) -> Int[np.ndarray, " chosen"]:
-        steps = np.broadcast_to(
-            times / self.learning_rate[..., None], (*self.learning_rate.shape, times.shape[-1])
-        ).reshape(-1, times.shape[-1])
+        batch = self.learning_rate.shape
+        try:
+            own = np.broadcast_to(times, (*batch, times.shape[-1]))
+        except ValueError as error:
+            raise InputError(
+                f"`times` must be a list, or have the runs' axes {batch} in front of it, got shape "
+                f"{times.shape}."
+            ) from error
+        steps = (own / self.learning_rate[..., None]).reshape(-1, times.shape[-1])
         wanted = np.round(steps[0]).astype(int)
         # Times are products of a step and a rate, rounded; far less than a thousandth of a step.
         if not np.allclose(steps, wanted, rtol=0, atol=1e-3):

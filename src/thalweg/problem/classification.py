@@ -116,4 +116,5 @@ class Classification(AbstractProblem):
 
     @checked
     def _accuracy(self, outputs: Outputs) -> Scalar:
-        return jnp.mean(self.loss.hits(outputs, self.labels), dtype=outputs.dtype)
+        share = jnp.mean(self.loss.hits(outputs, self.labels), dtype=outputs.dtype)
+        return jnp.where(jnp.any(jnp.isnan(outputs)), jnp.nan, share)  # a diverged run has none
