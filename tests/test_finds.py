@@ -159,3 +159,12 @@ def test_outputs_that_are_no_numbers_have_no_accuracy(loss):
 def test_texts_that_name_no_file_are_no_paths():
     with pytest.raises(InputError, match="`path` must be a path, got the text"):
         experiment.read("\ud800")
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "time", "radius", "target_loss"])
+def test_numbers_of_a_case_have_powers_within_floating_point(name):
+    """A radius of 1.8e308 made infinity times zero, and the side of a claim was no number."""
+    run = small_run()
+    start = tuple(array[0] for array in run.weights)
+    with pytest.raises(InputError, match=f"`{name}` must be of a size between .*got 1.8e\\+308"):
+        tw.certificates.Case(run.objective, start, **{name: 1.7976931348623157e308})

@@ -222,3 +222,11 @@ def test_the_legend_of_the_map_lists_what_is_painted():
     labels = {text.get_text() for text in phase_map(sharp).legends[0].get_texts()}
     assert "2 / sharpness at the start" in labels
     plt.close("all")
+
+
+def test_a_loss_below_zero_needs_a_minimum():
+    """It would count as settled: as if all that is below zero were zero."""
+    loss = np.linspace(1.0, -5.0, 20)
+    with pytest.raises(InputError, match=r"`minimum` must be given where .* a loss of -5 is"):
+        classify(loss, np.nan, 0.1)
+    assert classify(loss, -5.0, 0.1) == Phase.DESCENDING

@@ -131,7 +131,7 @@ def classify(
     Args:
         loss: at evenly spaced steps, the start and the end included.
         minimum: the least loss; one number, or one per run. NaN, where it is not known, counts as
-            zero, below which no loss of this package is.
+            zero, below which no loss of this package is; runs that go below it are refused.
         learning_rate: one number, or one per run.
         sharpness: at the same steps as the loss, if it was measured; NaN where it was not. For
             plain descent alone, because it is compared with 2 / learning_rate.
@@ -153,7 +153,7 @@ def classify(
     flat = loss.reshape(-1, records)
     stability = _measured(sharpness, loss.shape) * per_run(learning_rate) / 2
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        least = np.nan_to_num(per_run(minimum), nan=0.0)
+        least = _least(per_run(minimum), flat)
         excess = _excess(flat, least, None if reference is None else per_run(reference))
         broken: Any = ~np.isfinite(flat).all(axis=1)
         if diverged_at is not None:
@@ -214,6 +214,17 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
 
 _Runs = Float[np.ndarray, "runs records"]
 _Some = Bool[np.ndarray, " runs"]
+
+
+def _least(minimum: Float[np.ndarray, "runs 1"], loss: _Runs) -> Float[np.ndarray, "runs 1"]:
+    """The least loss, zero where it is not known: then no loss may be below."""
+    unknown = np.isnan(minimum)
+    if np.any(unknown & (loss < 0)):
+        raise InputError(
+            "`minimum` must be given where the loss goes below zero: without it nobody can tell "
+            f"whether a loss of {np.min(loss[unknown[:, 0]]):.3g} is the least."
+        )
+    return np.where(unknown, 0.0, minimum)
 
 
 def _excess(loss: _Runs, minimum: np.ndarray, reference: np.ndarray | None) -> _Runs:

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 
 from thalweg._arguments import checked_class
-from thalweg._checks import InputError, finite_weights, require_positive
+from thalweg._checks import InputError, finite_weights, require_ordinary, require_positive
 from thalweg._typing import Weights
 from thalweg.dynamics import Descent, Flow
 from thalweg.dynamics.descent import plain_objective
@@ -111,3 +111,4 @@ def _check_number(name: str, value: Any, positive: bool) -> None:
         raise InputError(f"`{name}` must be one finite number, got {value!r}.")
     if positive:
         require_positive(name, value)
+    require_ordinary(name, value)

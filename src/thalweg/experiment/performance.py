@@ -19,6 +19,7 @@ import xarray as xr
 from thalweg import quantities
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._fingerprint import fingerprint
 from thalweg._threads import one_blas_thread
 from thalweg._typing import Weights
 from thalweg._version import __version__
@@ -90,7 +91,7 @@ def keeper_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = No
     key = {
         "thalweg": __version__,
         "experiment": to_toml(experiment.model_copy(update={"title": "", "output": Output()})),
-        "registered": [each.name for each in registered()],
+        "registered": {each.name: fingerprint(each.measure) for each in registered()},
         "arrays": _digest([*jax.tree.leaves(ready.objective), *ready.weights]),
     }
     return Keeper(None if kept_in is None else kept_in / PARTS, key)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from thalweg import initialisation
 from thalweg._arguments import checked
 from thalweg._errors import InputError
+from thalweg._fingerprint import fingerprint
 from thalweg._sizes import require_time
 from thalweg.experiment import Experiment, read, to_toml
 from thalweg.quantities.registry import registered
@@ -31,6 +33,7 @@ _DIFFERENCES = {
     "grid_digest": "a sweep of this experiment over another grid",
     "computation": "a sweep that another version of thalweg began",
     "registered": "a sweep that measures other registered quantities",
+    "registered_starts": "a sweep from another registered initialisation of this name",
     "data_digest": "a sweep of this experiment before its data files were changed",
 }
 """What is in a folder whose identity differs in this, the most telling first."""
@@ -197,8 +200,15 @@ def _other(old: BlockStore, new: BlockStore) -> str:
 def identity(plan: Plan) -> dict[str, str]:
     """What must be the same for a sweep to be gone on with."""
     jax = {name: provenance()[name] for name in ("jax", "jaxlib")}
-    own = {"registered": ", ".join(each.name for each in registered())}
-    return {**plan.identity(), "computation": str(COMPUTATION), **own, **jax}
+    own = {each.name: fingerprint(each.measure) for each in registered()}
+    starts = {name: fingerprint(initialisation.registered(name)) for name in plan.own_starts()}
+    names = {"registered": _listed(own), "registered_starts": _listed(starts)}
+    return {**plan.identity(), "computation": str(COMPUTATION), **names, **jax}
+
+
+def _listed(fingerprints: dict[str, str]) -> str:
+    """Names with what tells one function of that name from another."""
+    return ", ".join(f"{name} ({digest})" for name, digest in fingerprints.items())
 
 
 def layout(plan: Plan) -> Layout:

@@ -25,7 +25,7 @@ from thalweg.data.digit_images import mnist_files
 from thalweg.dynamics.batch import block_operations, lanes_of
 from thalweg.experiment import Experiment, changed, objective
 from thalweg.experiment.data_settings import CsvData, ImageData
-from thalweg.experiment.settings import Start, spacing
+from thalweg.experiment.settings import RegisteredStart, Start, spacing
 from thalweg.objective import Objective
 from thalweg.quantities.registry import registered
 from thalweg.sweeps.grid import Dimension, Grid, read_grid
@@ -36,6 +36,8 @@ _BLOCK_WORK = 1e9  # steps x weights: a second or so
 _BLOCK_BYTES = 64 * 2**20  # what a block may record
 _NOT_THE_RUNS = ("title", "sweep", "flow", "certificates", "output")
 _NOT_THE_SHAPES = ("data.seed", "data.noise", "data.condition", "network.seed", "loss.scale")
+
+_START_NAME = "start.name"
 
 _start_settings = TypeAdapter(Start)
 
@@ -157,6 +159,18 @@ class Plan:
             "grid_digest": self._grid_digest(),
             "data_digest": _digest(self.data_files),
         }
+
+    def own_starts(self) -> list[str]:
+        """The names of all registered initialisations that runs start from."""
+        swept = [
+            row[each.fields.index(_START_NAME)]
+            for each in self.grid.dimensions
+            if _START_NAME in each.fields
+            for row in each.rows
+        ]
+        start = self.experiment.start
+        fixed = [start.name] if isinstance(start, RegisteredStart) else []
+        return sorted({name for name in (*fixed, *swept) if name is not None})
 
     @cached_property
     def data_files(self) -> dict[str, str]:
