@@ -156,9 +156,16 @@ def test_outputs_that_are_no_numbers_have_no_accuracy(loss):
     assert np.isnan(problem.accuracy(np.where(np.eye(2)[:, : outputs.shape[1]], np.nan, outputs)))
 
 
-def test_texts_that_name_no_file_are_no_paths():
-    with pytest.raises(InputError, match="`path` must be a path, got the text"):
-        experiment.read("\ud800")
+@pytest.mark.parametrize("name", ["\ud800", "a\0b", "x" * 300, "ab/" * 2000])
+def test_texts_that_name_no_file_are_no_paths(name):
+    for read in (experiment.read, tw.open, tw.data.mnist):
+        with pytest.raises(InputError, match="`path` must be a path"):
+            read(name)
+
+
+def test_what_is_measured_along_a_run_is_an_array():
+    with pytest.raises(InputError, match=r"`function` must give an array .*, got None"):
+        tw.measurement.along(small_run(), lambda weights: None)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "time", "radius", "target_loss"])

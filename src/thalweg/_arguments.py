@@ -219,6 +219,8 @@ def _collection(annotation: Any, origin: Any) -> Kind | None:
     return _instance(kind, _with_article(kind.__name__.removeprefix("Abstract")))
 
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes; what is longer raises wherever it is looked at
+
 _PATH = Kind("a path", lambda _, value: _path(value))
 _PLAIN = {
     bool: Kind("True or False", lambda _, value: bool(fit(_is_truth(value), value))),
@@ -335,7 +337,10 @@ def _path(value: Any) -> Any:
     fit(isinstance(value, str | PathLike), value)
     text = fspath(value)
     try:
-        named = isinstance(text, str) and b"\0" not in fsencode(text)
+        name = fsencode(text) if isinstance(text, str) else b"\0"
     except UnicodeEncodeError:  # half of a pair of surrogates, which no file is named by
-        named = False
-    return fit(named, value)
+        name = b"\0"
+    fit(b"\0" not in name, value)
+    if max(map(len, name.split(b"/"))) > _LONGEST_NAME or len(name) > _LONGEST_PATH:
+        raise UnfitError("no disk holds a name that long")
+    return value

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, chained
+from thalweg._checks import InputError, chained, described
 from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
@@ -183,10 +183,19 @@ def along(run: AbstractTrajectory, function: Callable[[AnyWeights], Any]) -> Any
     points = jax.tree.map(
         lambda array: jnp.asarray(array).reshape(prod(lead), *array.shape[len(lead) :]), run.weights
     )
+
+    def measured(weights: AnyWeights) -> Any:
+        found = function(weights)
+        if not jax.tree.leaves(found):
+            raise InputError(
+                f"`function` must give an array or a pytree of arrays, got {described(found)}."
+            )
+        return found
+
     chunk = max(1, _NUMBERS_AT_ONCE // max(1, sum(map(prod, run.shapes()))))
 
     def everywhere(weights: AnyWeights) -> Any:
-        return jax.lax.map(function, weights, batch_size=min(chunk, prod(lead)))
+        return jax.lax.map(measured, weights, batch_size=min(chunk, prod(lead)))
 
     results = jax.jit(everywhere)(points)
     return jax.tree.map(lambda array: np.asarray(array).reshape(*lead, *array.shape[1:]), results)

@@ -30,10 +30,10 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     folder = Path(path)
     inside = standing(folder / RESULTS)
-    if (folder / MANIFEST).is_file() and not inside.exists():
-        return BlockStore.read(folder).unfinished()
     if holds(folder) is None:
         raise InputError(explain(folder))
+    if (folder / MANIFEST).is_file() and not inside.exists():
+        return BlockStore.read(folder).unfinished()
     return open_whole(inside if inside.is_dir() else standing(folder))
 
 
