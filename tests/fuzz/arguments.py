@@ -276,6 +276,10 @@ def _hostile(rng: Rng) -> Any:
     return rng.choice(pool)()
 
 
+_INT_SAYS = "int() argument must be"
+"""What the class `int` says, where it is called as a function of weights: it is not ours to say."""
+
+
 def _call(target: Target, given: dict[str, Any]) -> Outcome:
     """Call it, print what it gives; no NaN may be given and leave no trace in the result."""
     import jax
@@ -287,7 +291,12 @@ def _call(target: Target, given: dict[str, Any]) -> Outcome:
         for each in target.parameters
         if each.kind is each.POSITIONAL_ONLY and each.name in given
     ]
-    result = target.function(*positional, **named)
+    try:
+        result = target.function(*positional, **named)
+    except TypeError as error:
+        if str(error).startswith(_INT_SAYS):
+            return Outcome(2, err="What was given as a function does not take this.")
+        raise
     text = f"{result!r}\n{result!s}"
     plain = float | tuple | list | np.ndarray | np.generic | jax.Array  # flows may hold NaN
     passed = [n for n, value in given.items() if isinstance(value, plain) and _holds_nan(value)]
