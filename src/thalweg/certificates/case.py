@@ -9,7 +9,7 @@ import numpy as np
 from thalweg._arguments import checked_class
 from thalweg._checks import InputError, finite_weights, require_ordinary, require_positive
 from thalweg._typing import Weights
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.descent import plain_objective
 from thalweg.dynamics.trajectory import network_objective
 from thalweg.objective import AbstractObjective, Objective
@@ -56,7 +56,7 @@ class Case:
     radius: float | None = None
     random_start: RandomStart | None = None
     run: Descent | None = None
-    flow: Flow | None = None
+    flow: AbstractFlow | None = None
 
     def __post_init__(self):
         self._check_weights()
@@ -74,7 +74,7 @@ class Case:
         self.objective.network.check(self.weights, many=False)
         finite_weights(self.weights)
 
-    def _check_trajectory(self, name: str, path: Descent | Flow) -> None:
+    def _check_trajectory(self, name: str, path: Descent | AbstractFlow) -> None:
         if isinstance(path, Descent):
             plain_objective(path, "Every theorem")
         if path.times.ndim != 1:
@@ -90,9 +90,9 @@ class Case:
             )
 
     @classmethod
-    def of(cls, path: Descent | Flow, target_loss: float | None = None) -> "Case":
+    def of(cls, path: Descent | AbstractFlow, target_loss: float | None = None) -> "Case":
         """The case of a run or a flow that has recorded its weights, one network at a time."""
-        if isinstance(path, Flow):
+        if isinstance(path, AbstractFlow):
             objective = network_objective(path, "Every theorem")
             return cls(objective, path.start, target_loss=target_loss, flow=path)
         start = tuple(np.asarray(array)[0] for array in path.weights)

@@ -13,7 +13,7 @@ from thalweg.certificates.case import Case
 from thalweg.certificates.points import smallest_along
 from thalweg.certificates.trajectories import own_flow, own_run, start_distance
 from thalweg.curvature import sharpness
-from thalweg.dynamics import Descent, Flow, descend, distance, flow
+from thalweg.dynamics import AbstractFlow, Descent, descend, distance, flow, proven_flow
 from thalweg.dynamics.trajectory import AbstractTrajectory
 
 Records = Float[np.ndarray, " records"]
@@ -47,13 +47,18 @@ class Measured:
 
 @checked
 def simulate(case: Case, *, rtol: float = 1e-9, atol: float = 1e-11) -> Case:
-    """The case with a descent (where it has a learning rate) and the flow, over its time."""
+    """The case with a descent (where it has a learning rate) and the flow, over its time.
+
+    The flow is validated where that can be done; the tolerances are those of one that is not.
+    """
     time, rate = case.time, case.learning_rate
     if time is None:
         raise InputError("`time` must say how long to simulate, got None.")
     run = case.run or (None if rate is None else _descent(case, rate, time))
     times = np.linspace(0, time, _RECORDS + 1) if run is None else run.times
-    exact = case.flow or flow(case.objective, case.weights, times=times, rtol=rtol, atol=atol)
+    exact = case.flow or proven_flow(case.objective, case.weights, times)[0]
+    if exact is None:
+        exact = flow(case.objective, case.weights, times=times, rtol=rtol, atol=atol)
     return replace(case, run=run, flow=exact)
 
 
@@ -96,7 +101,9 @@ def _curvature(case: Case) -> dict[tuple[Question, Place], float]:
     return {(Question.CURVATURE, place): min(some) for place, some in least.items() if some}
 
 
-def _sharpnesses(run: Descent | None, exact: Flow | None) -> dict[tuple[Question, Place], float]:
+def _sharpnesses(
+    run: Descent | None, exact: AbstractFlow | None
+) -> dict[tuple[Question, Place], float]:
     """At the minimiser that the flow has come to, and at the flattest that either has."""
     ends = [None if each is None else _sharpness_at_rest(each) for each in (run, exact)]
     known, at_flow = [value for value in ends if value is not None], ends[1]

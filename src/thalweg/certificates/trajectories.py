@@ -4,7 +4,7 @@ import numpy as np
 
 from thalweg._typing import Weights
 from thalweg.certificates.case import Case
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.escape import Escape
 
 FLOW_ERRORS = 2
@@ -31,7 +31,7 @@ def own_run(case: Case) -> Descent | None:
     return run
 
 
-def own_flow(case: Case) -> Flow | None:
+def own_flow(case: Case) -> AbstractFlow | None:
     """The recorded flow, in its own time and with its error; it may start beside the case."""
     flow = case.flow
     if flow is None or not flow.weights or isinstance(flow, Escape):

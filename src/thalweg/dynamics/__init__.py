@@ -9,11 +9,12 @@ saddle; a `trajectory` is what all of them leave behind, and `starts` reads what
 from thalweg.dynamics.descent import Descent, descend, nothing
 from thalweg.dynamics.escape import Escape, escape
 from thalweg.dynamics.flow import Flow, flow
-from thalweg.dynamics.trajectory import AbstractTrajectory, distance
-from thalweg.dynamics.validated import ValidatedFlow
+from thalweg.dynamics.trajectory import AbstractFlow, AbstractTrajectory, distance
+from thalweg.dynamics.validated import ValidatedFlow, proven_flow
 from thalweg.solvers import FlowError
 
 __all__ = [
+    "AbstractFlow",
     "AbstractTrajectory",
     "Descent",
     "Escape",
@@ -25,6 +26,7 @@ __all__ = [
     "escape",
     "flow",
     "nothing",
+    "proven_flow",
 ]
 
 

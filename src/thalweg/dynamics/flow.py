@@ -37,7 +37,7 @@ from thalweg._sizes import require_memory
 from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.starts import starts_of
-from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.dynamics.trajectory import AbstractFlow
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
 from thalweg.objective import AbstractObjective
 from thalweg.solvers import AbstractSolver, Auto, Solution, Task, Validated
@@ -56,7 +56,7 @@ LEAST_RTOL = 1e-12
 """Below it rounding, not the method, makes the error."""
 
 
-class Flow(AbstractTrajectory):
+class Flow(AbstractFlow):
     """The gradient flow at some times, from one start or from a batch of them.
 
     Attributes:
@@ -99,6 +99,21 @@ class Flow(AbstractTrajectory):
     records: Mapping[str, np.ndarray]
     _asked: AbstractSolver
     _max_steps: int = eqx.field(static=True)
+
+    @property
+    @override
+    def error_so_far(self) -> Float[np.ndarray, "*batch times"]:
+        """The largest estimate up to each time, and no less than the tolerance of a step.
+
+        One of them may be small by accident, and at the first records many are: there the flow and
+        its companion have taken few steps, which agree to rounding more closely than either is
+        right.
+        """
+        layers = jax.tree.leaves(self.weights)
+        flat = [np.reshape(array, (*self.times.shape, -1)) for array in layers]
+        size = np.linalg.norm(np.concatenate(flat, axis=-1), axis=-1)
+        least = np.where(self.times > 0, self.atol + self.rtol * size, 0.0)
+        return np.maximum.accumulate(np.maximum(self.error, least), axis=-1)
 
     @override
     def at(self, times: Any) -> "Flow":

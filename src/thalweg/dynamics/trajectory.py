@@ -56,6 +56,28 @@ class AbstractTrajectory(eqx.Module):
         return tuple(array.shape[self.times.ndim :] for array in jax.tree.leaves(self.weights))
 
 
+class AbstractFlow(AbstractTrajectory):
+    """A trajectory of the gradient flow, with how far it may be from the exact one.
+
+    Attributes:
+        start: the weights at time 0.
+        error: the Euclidean distance to the exact flow, estimated or proven.
+    """
+
+    start: eqx.AbstractVar[AnyWeights]
+    error: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
+    solver: eqx.AbstractVar[str]
+
+    @abstractmethod
+    def at(self, times: Any) -> "AbstractFlow":
+        """The same flow, recorded at these times."""
+
+    @property
+    @abstractmethod
+    def error_so_far(self) -> Float[np.ndarray, "*batch times"]:
+        """What the error is taken to be up to each time."""
+
+
 class Distance(np.ndarray):
     """Distances as an array, with what is proven of the distance to the exact flow.
 
@@ -74,9 +96,7 @@ class Distance(np.ndarray):
 
 
 @checked
-def distance(
-    run: AbstractTrajectory, other: AbstractTrajectory
-) -> Float[np.ndarray, "*batch times"]:
+def distance(run: AbstractTrajectory, other: AbstractTrajectory) -> Distance:
     """The Euclidean distance in weight space between two trajectories, at the times of the first.
 
     The second is brought to those times first: a flow is integrated again with the same tolerances

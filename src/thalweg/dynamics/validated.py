@@ -11,14 +11,18 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg._typing import AnyWeights
-from thalweg.dynamics.trajectory import AbstractTrajectory, Recorded
+from thalweg._checks import InputError
+from thalweg._threads import one_blas_thread
+from thalweg._typing import AnyWeights, Weights
+from thalweg.dynamics.trajectory import AbstractFlow, Recorded
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.solvers import Validated
-from thalweg.validated import Curve
+from thalweg.validated import Curve, proven_curve, setting_of
+
+_MOST_STEPS = 1000  # of some 50 gradients each: a flow that takes more is a long one in any case
 
 
-class ValidatedFlow(AbstractTrajectory):
+class ValidatedFlow(AbstractFlow):
     """A curve that is proven to stay within a radius of the exact gradient flow.
 
     Attributes:
@@ -26,45 +30,49 @@ class ValidatedFlow(AbstractTrajectory):
         times: when; time 0 is the start.
         weights: the weights of the curve at those times.
         loss: f there.
-        radius: the exact flow is at most this far from `weights`; infinite where nothing is proven.
+        error: the exact flow is at most this far from `weights`; infinite where nothing is proven.
         largest: what the radius stays below at all times up to the last, also between.
         failed_at: the time from which on nothing is proven; None if there is none.
         start: the weights at time 0.
-        curve: the curve itself, from which it can be recorded at other times at no cost.
+        curve: the curve itself, from which it can be recorded at other times at no cost; None where
+            it was read from a file.
         level: "float64": rounding is bounded in every sum, and the bounds themselves are computed
             in double precision with a slack.
+        solver: "validated".
     """
 
     objective: Objective
     times: Float[np.ndarray, "*batch times"]
     weights: Recorded
     loss: Float[np.ndarray, "*batch times"]
-    radius: Float[np.ndarray, "*batch times"]
+    error: Float[np.ndarray, "*batch times"]
     largest: float
     failed_at: float | None
     start: Recorded
-    curve: Curve = eqx.field(static=True)
+    curve: Curve | None = eqx.field(static=True)
     level: str = eqx.field(static=True, default="float64")
+    solver: str = eqx.field(static=True, default="validated")
 
     @property
-    def error(self) -> Float[np.ndarray, "*batch times"]:
-        """The same as `radius`."""
-        return self.radius
+    def radius(self) -> Float[np.ndarray, "*batch times"]:
+        """The same as `error`, which is proven here."""
+        return self.error
 
     @property
-    def solver(self) -> str:
-        """By what the curve was made."""
-        return "validated"
+    @override
+    def error_so_far(self) -> Float[np.ndarray, "*batch times"]:
+        """The same as `error`, which is proven at each time."""
+        return self.error
 
     @override
     def proven_radius(self) -> Float[np.ndarray, "*batch times"]:
-        return self.radius
+        return self.error
 
     @override
     def at(self, times: Any) -> "ValidatedFlow":
         """The same curve at other times; of any shape, as runs of several learning rates have."""
         moments = np.atleast_1d(np.asarray(times, float))
-        if moments.max() > self.curve.end:
+        if self.curve is None or moments.max() > self.curve.end:
             return validated_flow(Validated(), self.objective, self.start, moments)
         return _recorded(self.objective, self.curve, moments)
 
@@ -81,6 +89,26 @@ def validated_flow(
     return _recorded(objective, curve, times)
 
 
+def proven_flow(
+    objective: Objective, weights: Weights, times: Float[np.ndarray, " times"]
+) -> tuple[ValidatedFlow | None, str]:
+    """The flow that is proven to the last of these times, or how far it could be proven, in words.
+
+    The effort is bounded, because a plain flow with an estimated error can be had instead. Where
+    no flow can be validated, nothing is said.
+    """
+    try:
+        setting = setting_of(objective)
+    except InputError:
+        return None, ""
+    arrays = tuple(np.asarray(array, float) for array in weights)
+    with one_blas_thread():
+        curve = proven_curve(setting, arrays, float(times[-1]), _MOST_STEPS)
+        if curve.failed_at is None:
+            return _recorded(objective, curve, times), ""
+    return None, f"The flow could be validated up to time {curve.failed_at:.3g} only."
+
+
 def _recorded(
     objective: Objective, curve: Curve, times: Float[np.ndarray, "*batch times"]
 ) -> ValidatedFlow:
@@ -95,7 +123,7 @@ def _recorded(
         times=times,
         weights=tuple(map(shaped, zip(*(point for point, _ in found), strict=True))),
         loss=shaped(curve.setting.value(point) for point, _ in found),
-        radius=shaped(radius for _, radius in found),
+        error=shaped(radius for _, radius in found),
         largest=curve.largest,
         failed_at=curve.failed_at,
         start=curve.start,

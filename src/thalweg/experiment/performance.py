@@ -25,7 +25,8 @@ from thalweg._typing import Weights
 from thalweg._version import __version__
 from thalweg.certificates import Question
 from thalweg.curvature import spectrum_along
-from thalweg.dynamics import AbstractTrajectory, Descent, Flow, distance
+from thalweg.dynamics import AbstractFlow, AbstractTrajectory, Descent, distance
+from thalweg.dynamics.trajectory import Distance
 from thalweg.experiment import building
 from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
@@ -118,20 +119,21 @@ class _Work:
     def results(self) -> xr.Dataset:
         """All stages, then all that they found in one dataset."""
         runs = self.descent()
-        exact, no_flow = self.flow(runs)
-        tubes, no_tube = self.tubes(runs)
+        exact, reasons = self.flow(runs)
+        distances = [self.distance(run, exact) for run in runs]
+        proven, no_tube = self.proofs(runs, distances)
         trajectories: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
         found = Measurements(
             runs=runs,
             flow=exact,
-            distances=[self.distance(run, exact) for run in runs],
-            tubes=tubes,
+            distances=distances,
+            proven=proven,
             spectra=self.spectra(trajectories),
             quantities=self.quantities(trajectories),
             certificates=self.certificates(runs[0], exact),
             theory=flatness(self.objective),
             minimum=least_loss(self.objective),
-            reasons={"no_flow": no_flow, "no_tube": no_tube},
+            reasons=reasons | {"no_tube": no_tube},
         )
         results = assemble(self.experiment, self.objective, found, self.keeper.seconds)
         return results.assign_attrs(digest=self.keeper.digest)
@@ -151,26 +153,32 @@ class _Work:
             report(1.0)
         return runs
 
-    def flow(self, runs: list[Descent]) -> tuple[Flow | None, str]:
-        """The flow, or why there is none."""
+    def flow(self, runs: list[Descent]) -> tuple[AbstractFlow | None, dict[str, str]]:
+        """The flow, with why there is none, or none that is proven."""
         settings = self.experiment.flow
         self.progress("flow", 0.0)
         if not settings.enabled:
             self.progress("flow", 1.0)
-            return None, "The flow was not asked for (flow.enabled = false)."
+            return None, {"no_flow": "The flow was not asked for (flow.enabled = false)."}
         arrays = self._part(
             "flow", 0, lambda: flow_arrays(self.objective, self.weights, settings, runs)
         )
         self.progress("flow", 1.0)
         found = flow_from(arrays, self.objective, self.weights, settings)
-        return found, "" if found is not None else str(arrays["reason"])
+        names = {"no_flow": "reason", "not_validated": "not_validated"}
+        return found, {name: str(arrays.get(key, "")) for name, key in names.items()}
 
-    def tubes(self, runs: list[Descent]) -> tuple[list[Arrays], str]:
-        """What each run proves of its distance from the flow, or why nothing is proven."""
+    def proofs(self, runs: list[Descent], distances: list[Distance]) -> tuple[list[Arrays], str]:
+        """What is proven of each run's distance from the flow, or why nothing is.
+
+        A flow that is validated proves it of all runs; else each run proves its own.
+        """
         kind, tubes, reason = self.experiment.flow.tube, [], ""
-        if kind == "off":
+        validated = [_interval(each) for each in distances]
+        if all(validated) or kind == "off":
             self.progress("tube", 1.0)
-            return [{} for _ in runs], 'No tube was asked for (flow.tube = "off").'
+            said = "" if all(validated) else 'No tube was asked for (flow.tube = "off").'
+            return validated, said
         for number, run in enumerate(runs):
             self.progress("tube", number / len(runs))
             arrays = self._part("tube", number, lambda run=run: _tube_arrays(run, kind))
@@ -209,7 +217,7 @@ class _Work:
         self.progress("quantities", 1.0)
         return found
 
-    def certificates(self, run: Descent, exact: Flow | None) -> dict[str, str | float]:
+    def certificates(self, run: Descent, exact: AbstractFlow | None) -> dict[str, str | float]:
         """Which guarantees hold for the first learning rate, as text, and what they bound."""
         self.progress("certificates", 0.0)
         found: dict[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
@@ -222,7 +230,7 @@ class _Work:
         self.progress("certificates", 1.0)
         return found
 
-    def _certify(self, run: Descent, exact: Flow | None) -> Arrays:
+    def _certify(self, run: Descent, exact: AbstractFlow | None) -> Arrays:
         case = building.case_of(self.experiment, self.objective, self.weights)
         small = self.objective.network.size <= _COMPARED
         if not run.diverged and exact is not None and small:  # NaN keeps no promise
@@ -233,10 +241,10 @@ class _Work:
             "greatest_sharpness": np.asarray(found.strongest(Question.GREATEST_SHARPNESS)),
         }
 
-    def distance(self, run: Descent, exact: Flow | None) -> np.ndarray:
+    def distance(self, run: Descent, exact: AbstractFlow | None) -> Distance:
         """From a run to the flow, at the run's records."""
         if exact is None:
-            return np.full(run.times.shape, np.nan)
+            return np.full(run.times.shape, np.nan).view(Distance)
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
             return distance(run, flow_at(exact, run.times))
 
@@ -256,6 +264,17 @@ def _spectrum_arrays(
         found[name] = np.full(trajectory.times.shape, np.nan)
         found[name][chosen] = values
     return found
+
+
+def _interval(distances: Distance) -> Arrays:
+    """What a validated flow proves of the distance at every record; nothing of any other."""
+    if distances.lower is None or distances.upper is None:
+        return {}
+    finite = np.isfinite(distances.upper)  # but where a run has diverged
+    return {
+        "distance_lower": np.where(finite, distances.lower, 0.0),
+        "distance_upper": np.where(finite, distances.upper, np.inf),
+    }
 
 
 def _tube_arrays(run: Descent, curvature: str) -> Arrays:

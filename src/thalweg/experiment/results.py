@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.settings import Experiment
 from thalweg.objective import Objective
@@ -30,9 +31,9 @@ class Measurements:
     """What the stages found: lists go by trajectory, the runs first and the flow, if any, last."""
 
     runs: list[Descent]
-    flow: Flow | None
-    distances: list[np.ndarray]
-    tubes: list[Arrays]
+    flow: AbstractFlow | None
+    distances: Sequence[np.ndarray]
+    proven: list[Arrays]
     spectra: list[Arrays]
     quantities: list[Arrays]
     certificates: dict[str, str | float]
@@ -47,7 +48,7 @@ def assemble(
     """The dataset; runs over (learning_rate, record), the flow over flow_time."""
     variables: dict[str, Any] = {
         **_of_runs(found),
-        **_of_tubes(found),
+        **_of_proofs(found),
         **_of_flow(found),
         "minimum": found.minimum,
         "greatest_sharpness": float(found.certificates["greatest_sharpness"]),
@@ -106,9 +107,9 @@ def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
     return int(classify(run.loss, minimum, run.learning_rate, sharpness, NEVER))
 
 
-def _of_tubes(found: Measurements) -> dict[str, Any]:
-    """What is proven: between zero and infinity where there is no tube."""
-    pairs = list(zip(found.runs, found.tubes, strict=True))
+def _of_proofs(found: Measurements) -> dict[str, Any]:
+    """What is proven: between zero and infinity where nothing is."""
+    pairs = list(zip(found.runs, found.proven, strict=True))
     variables: dict[str, Any] = {}
     for name in _PROVEN:
         unknown = 0.0 if name.endswith("lower") else np.inf
@@ -118,7 +119,7 @@ def _of_tubes(found: Measurements) -> dict[str, Any]:
         "proven_until": ("learning_rate", [_proven_until(run, each) for run, each in pairs]),
         "proven_forever": (
             "learning_rate",
-            [float(each.get("forever", np.nan)) for each in found.tubes],
+            [float(each.get("forever", np.nan)) for each in found.proven],
         ),
     }
 
@@ -133,13 +134,13 @@ def _of_flow(found: Measurements) -> dict[str, Any]:
 
 
 def _proven_until(run: Descent, proven: Arrays) -> float:
-    """The last recorded time at which a tube is finite."""
+    """The last recorded time at which the distance is bounded."""
     if "distance_upper" not in proven:
         return 0.0
     return float(run.times[np.isfinite(proven["distance_upper"])][-1])
 
 
-def _padded(rows: list[np.ndarray]) -> np.ndarray:
+def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
     longest = max(row.size for row in rows)
     return np.stack([np.pad(row, (0, longest - row.size), constant_values=np.nan) for row in rows])
 
@@ -162,13 +163,8 @@ def _description(objective: Objective) -> dict[str, Any]:
     }
 
 
-def _of_the_flow(exact: Flow | None) -> dict[str, Any]:
-    if exact is None:
-        return {}
-    return {
-        "flow_solver": exact.solver,
-        "flow_gradient_evaluations": int(exact.gradient_evaluations),
-    }
+def _of_the_flow(exact: AbstractFlow | None) -> dict[str, Any]:
+    return {} if exact is None else {"flow_solver": exact.solver}
 
 
 def _circumstances() -> dict[str, Any]:

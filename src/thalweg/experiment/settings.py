@@ -189,14 +189,16 @@ class FlowSettings(Settings):
 
     enabled: bool = True
     """integrate the flow"""
+    validated: bool = True
+    """prove how far the flow is off, where that can be done: for linear networks, to the end"""
     rtol: Annotated[float, Field(ge=1e-12, lt=1)] = 1e-8
-    """relative tolerance"""
+    """relative tolerance, where the flow is not validated"""
     atol: Positive = 1e-10
-    """absolute tolerance"""
+    """absolute tolerance, likewise"""
     solver: Literal["auto", "explicit", "collocation", "chebyshev"] = "auto"
-    """how it is integrated; auto chooses by stiffness, size and smoothness"""
+    """how it is integrated, likewise; auto chooses by stiffness, size and smoothness"""
     tube: Literal["auto", "exact", "norms", "off"] = "auto"
-    """prove the distance from descent to flow: by exact eigenvalues, by norms, or not at all"""
+    """prove the distance from each run alone, likewise: by exact eigenvalues, by norms, or not"""
 
 
 class CurvatureSettings(Settings):

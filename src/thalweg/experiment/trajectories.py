@@ -11,7 +11,17 @@ import numpy as np
 from jaxtyping import Float
 
 from thalweg._typing import Weights
-from thalweg.dynamics import AbstractTrajectory, Descent, Flow, FlowError, descend, flow
+from thalweg.dynamics import (
+    AbstractFlow,
+    AbstractTrajectory,
+    Descent,
+    Flow,
+    FlowError,
+    ValidatedFlow,
+    descend,
+    flow,
+    proven_flow,
+)
 from thalweg.experiment.settings import FlowSettings, Training
 from thalweg.objective import Objective
 from thalweg.solvers.choosing import SOLVERS
@@ -25,6 +35,7 @@ _OF_A_FLOW = (
     "times", "loss", "error", "steady_at", "gradient_evaluations", "hvp_evaluations",
     "hessian_evaluations", "companion_evaluations",
 )  # fmt: skip
+_OF_A_VALIDATED_FLOW = ("times", "loss", "error", "largest")
 _SAME = 1e-12  # of the horizon: times that differ by rounding alone
 
 
@@ -60,11 +71,16 @@ def flow_arrays(
     objective: Objective, weights: Weights, settings: FlowSettings, runs: Sequence[Descent]
 ) -> Arrays:
     """The flow at the times of all runs, or the reason why there is none."""
+    times = _together([run.times for run in runs])
+    proven, reason = proven_flow(objective, weights, times) if settings.validated else (None, "")
+    if proven is not None:
+        named = {name: np.asarray(getattr(proven, name)) for name in _OF_A_VALIDATED_FLOW}
+        return named | _numbered("weights", proven.weights)
     try:
         exact = flow(
             objective,
             weights,
-            times=_together([run.times for run in runs]),
+            times=times,
             rtol=settings.rtol,
             atol=settings.atol,
             solver=SOLVERS[settings.solver](),
@@ -73,19 +89,24 @@ def flow_arrays(
     except FlowError as error:
         return {"reason": np.asarray(str(error))}
     named = {name: np.asarray(getattr(exact, name)) for name in (*_OF_A_FLOW, "solver")}
+    named["not_validated"] = np.asarray(reason)
     return named | _numbered("weights", exact.weights)
 
 
 def flow_from(
     arrays: Arrays, objective: Objective, weights: Weights, settings: FlowSettings
-) -> Flow | None:
+) -> AbstractFlow | None:
     """The flow that these arrays describe; None where it could not be followed."""
     if "reason" in arrays:
         return None
+    points = _tuple(arrays, "weights")
+    start = tuple(np.asarray(array) for array in weights)
+    if "largest" in arrays:
+        return _validated_from(arrays, objective, points, start)
     return Flow(
         objective=objective,
-        weights=_tuple(arrays, "weights"),
-        start=tuple(np.asarray(array) for array in weights),
+        weights=points,
+        start=start,
         rtol=settings.rtol,
         atol=settings.atol,
         solver=str(arrays["solver"]),
@@ -97,7 +118,26 @@ def flow_from(
     )
 
 
-def flow_at(exact: Flow, times: Times) -> Flow:
+def _validated_from(
+    arrays: Arrays,
+    objective: Objective,
+    points: tuple[np.ndarray, ...],
+    start: tuple[np.ndarray, ...],
+) -> ValidatedFlow:
+    return ValidatedFlow(
+        objective=objective,
+        weights=points,
+        start=start,
+        largest=float(arrays["largest"]),
+        failed_at=None,
+        curve=None,
+        times=arrays["times"],
+        loss=arrays["loss"],
+        error=arrays["error"],
+    )
+
+
+def flow_at(exact: AbstractFlow, times: Times) -> AbstractFlow:
     """The flow at times among those that it was recorded at; nothing is integrated again."""
     index = np.clip(np.searchsorted(exact.times, times), 1, exact.times.size - 1)
     index -= times - exact.times[index - 1] < exact.times[index] - times

@@ -6,7 +6,7 @@ from thalweg._arguments import checked
 from thalweg._typing import Weights
 from thalweg.certificates import Case, Guarantees, RandomStart, Statement
 from thalweg.certificates.guarantees import check_all
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.objective import Objective
 from thalweg.theorems.papers import STATEMENTS
 
@@ -22,7 +22,7 @@ def certify(
     radius: float | None = None,
     random_start: RandomStart | None = None,
     run: Descent | None = None,
-    flow: Flow | None = None,
+    flow: AbstractFlow | None = None,
 ) -> Guarantees:
     """Every theorem that speaks about this training: which apply, by what margin, promising what.
 

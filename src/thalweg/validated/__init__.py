@@ -6,11 +6,12 @@ contribute, `norms` bounds partial products, and `building` takes all of it from
 """
 
 from thalweg.validated.building import setting_of
-from thalweg.validated.curve import Curve, Setting, validated_curve
+from thalweg.validated.curve import Curve, Setting, proven_curve, validated_curve
 
 __all__ = [
     "Curve",
     "Setting",
+    "proven_curve",
     "setting_of",
     "validated_curve",
 ]

@@ -25,7 +25,7 @@ more than e.
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from math import exp, inf, isfinite
 
 import numpy as np
@@ -170,6 +170,14 @@ def validated_curve(setting: Setting, start: Layers, horizon: float) -> Curve:
     if unproven is None and (not steps or steps[-1].end < horizon):
         unproven = steps[-1].end if steps else 0.0
     return Curve(setting, start, steps, unproven)
+
+
+def proven_curve(setting: Setting, start: Layers, horizon: float, most_steps: int) -> Curve:
+    """The same, but it ends where nothing more is proven, or after so many steps."""
+    made = islice(_steps(setting, start, horizon), most_steps)
+    steps = tuple(takewhile(lambda step: step.after < inf, made))
+    end = steps[-1].end if steps else 0.0
+    return Curve(setting, start, steps, end if end < horizon else None)
 
 
 def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:

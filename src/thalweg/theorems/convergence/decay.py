@@ -20,7 +20,7 @@ from typing_extensions import override
 from thalweg._checks import InputError, require_positive
 from thalweg._typing import Scalar, Weights
 from thalweg.certificates import AbstractTheorem, Answer, Claim, Question, requirement, rounding
-from thalweg.dynamics import Flow
+from thalweg.dynamics import AbstractFlow
 from thalweg.measurement import along
 from thalweg.problem import AbstractProblem
 from thalweg.theorems.settings.deep_regression import squared_error
@@ -30,7 +30,7 @@ from thalweg.theorems.settings.deep_regression import squared_error
 class FlowWithRate:
     """A flow from one start, and a rate at which its loss is to fall to what bounds it below."""
 
-    flow: Flow
+    flow: AbstractFlow
     rate: float
     minimum: float = 0.0
 

@@ -1,9 +1,10 @@
-"""What a descent run proves of its own distance to the flow, as a statement about a case."""
+"""What is proven of the distance from a descent run to the flow, as a statement about a case."""
 
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg.certificates import (
@@ -18,26 +19,32 @@ from thalweg.certificates import (
 )
 from thalweg.certificates.magnitude import readable
 from thalweg.certificates.trajectories import FLOW_ERRORS, own_flow, own_run, start_distance
-from thalweg.dynamics import Descent
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.trajectory import distance
 from thalweg.theorems.settings.linear import LinearTraining, linear_training
-from thalweg.tubes import Tube, tube
+from thalweg.tubes import tube
+
+Records = Float[np.ndarray, " records"]
 
 
-class RecordedTube(NamedTuple):
-    """A descent run from the start of a case, and its tube."""
+class RecordedDistance(NamedTuple):
+    """A descent run from the start of a case, and what is proven of its distance to the flow."""
 
     case: Case
     run: Descent
-    tube: Tube
+    lower: Records
+    upper: Records
+    forever: float | None = None
 
 
-class ProvenDistance(AbstractTrainingTheorem[RecordedTube]):
+class ProvenDistance(AbstractTrainingTheorem[RecordedDistance]):
     """A descent run proves how far the exact flow is from it, without integrating the flow.
 
     The tube of `thalweg.tubes`, which is ours:
 
         lower(t) <= |theta_k - theta(t)| <= upper(t),    t = eta k.
+
+    Where the flow of the case is validated, the same follows from its radius, for any run.
 
     Attributes:
         corrected: whether the first-order correction is carried along; without it lower = 0.
@@ -47,38 +54,49 @@ class ProvenDistance(AbstractTrainingTheorem[RecordedTube]):
     corrected: bool = eqx.field(default=True, static=True)
 
     @override
-    def narrowed(self, case: Case, /) -> Narrowed[RecordedTube]:
-        return linear_training(case).further(self._with_tube)
+    def narrowed(self, case: Case, /) -> Narrowed[RecordedDistance]:
+        return linear_training(case).further(self._with_bounds)
 
     @override
-    def conclusions(self, subject: RecordedTube, /) -> tuple[Claim, ...]:
-        case, run, found = subject
-        flow = own_flow(case)
+    def conclusions(self, subject: RecordedDistance, /) -> tuple[Claim, ...]:
+        flow, run = own_flow(subject.case), subject.run
         if flow is None:
             return ()
-        exact = flow if np.array_equal(flow.times, run.times) else flow.at(run.times)
-        gap = distance(run, exact)
+        exact = _at_records(flow, run)
+        gap = np.asarray(distance(run, exact))
         doubt = FLOW_ERRORS * exact.error + rounding(gap, 1.0)
         return (
-            Claim("the tube's lower bound <= distance to the flow", found.lower, gap, doubt),
-            Claim("distance to the flow <= the tube's upper bound", gap, found.upper, doubt),
+            Claim("the proven lower bound <= distance to the flow", subject.lower, gap, doubt),
+            Claim("distance to the flow <= the proven upper bound", gap, subject.upper, doubt),
         )
 
     @override
-    def answers(self, subject: RecordedTube, /) -> tuple[Answer, ...]:
-        found = subject.tube
-        end = float(found.times[-1])
+    def answers(self, subject: RecordedDistance, /) -> tuple[Answer, ...]:
+        end = float(subject.run.times[-1])
         until = f"up to time {readable(end)}"
-        answers = (Answer(Question.DISTANCE, float(np.max(found.upper)), until, until=end),)
-        if found.forever is None:
+        answers = (Answer(Question.DISTANCE, float(np.max(subject.upper)), until, until=end),)
+        if subject.forever is None:
             return answers
-        return *answers, Answer(Question.DISTANCE, found.forever, "for ever")
+        return *answers, Answer(Question.DISTANCE, subject.forever, "for ever")
 
-    def _with_tube(self, training: LinearTraining) -> Narrowed[RecordedTube]:
+    def _with_bounds(self, training: LinearTraining) -> Narrowed[RecordedDistance]:
         case, run = training.case, own_run(training.case)
         given = requirement("a run from this start is given", run is not None)
         if run is None:
             return Narrowed((given,), None)
-        found = tube(run, start_distance(case), corrected=self.corrected)
-        finite = requirement("its tube stays finite", found.failed_at is None)
-        return Narrowed.where((given, finite), RecordedTube(case, run, found))
+        flow = own_flow(case)
+        if flow is not None and flow.proven_radius() is not None:
+            gap = distance(run, _at_records(flow, run))
+            assert gap.lower is not None  # as its radius is proven
+            assert gap.upper is not None
+            finite = requirement("the run stays finite", bool(np.isfinite(gap.upper).all()))
+            found = RecordedDistance(case, run, gap.lower, gap.upper)
+        else:
+            proven = tube(run, start_distance(case), corrected=self.corrected)
+            finite = requirement("its tube stays finite", proven.failed_at is None)
+            found = RecordedDistance(case, run, proven.lower, proven.upper, proven.forever)
+        return Narrowed.where((given, finite), found)
+
+
+def _at_records(flow: AbstractFlow, run: Descent) -> AbstractFlow:
+    return flow if np.array_equal(flow.times, run.times) else flow.at(run.times)

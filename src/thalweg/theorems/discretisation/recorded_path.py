@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from thalweg._typing import Weights
 from thalweg.certificates import rounding
 from thalweg.curvature import ball_bounds, linear_hessian
-from thalweg.dynamics import Flow
+from thalweg.dynamics import AbstractFlow
 from thalweg.dynamics.trajectory import network_objective
 from thalweg.objective import Objective
 
@@ -43,7 +43,7 @@ class RecordedPath:
     slopes: Records
 
     @classmethod
-    def of(cls, flow: Flow, horizon: float) -> "RecordedPath":
+    def of(cls, flow: AbstractFlow, horizon: float) -> "RecordedPath":
         """The records up to the first at or after the horizon; the start is one of them."""
         late = int(np.searchsorted(flow.times, horizon * (1 - 1e-12)))  # times are rounded
         kept = slice(0, late + 1)

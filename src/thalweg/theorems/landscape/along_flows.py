@@ -33,7 +33,7 @@ from thalweg.certificates import (
 from thalweg.certificates.points import Smallest, recorded, smallest_at, start_of
 from thalweg.certificates.trajectories import FLOW_ERRORS, start_distance
 from thalweg.curvature import flow_eigenvalue_bound
-from thalweg.dynamics import Flow
+from thalweg.dynamics import AbstractFlow
 from thalweg.measurement import imbalance, layer_norms
 from thalweg.objective import Objective
 
@@ -174,7 +174,7 @@ def _start_radius(case: Case) -> float:
     return max(norm, float(np.finfo(float).tiny))
 
 
-def _flow_from_start(case: Case) -> Flow | None:
+def _flow_from_start(case: Case) -> AbstractFlow | None:
     """The flow of the case, if it is the one from its start, of whose norm the bounds are made."""
     return case.flow if start_distance(case) == 0 else None
 

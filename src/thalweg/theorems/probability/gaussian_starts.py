@@ -31,7 +31,7 @@ from thalweg.certificates import (
     rounding,
 )
 from thalweg.certificates.magnitude import readable, whole
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.theorems.probability.drawn_starts import DrawnTraining, drawn_chain, drawn_training
 from thalweg.theorems.probability.gaussian_products import GaussianChain
 from thalweg.theorems.probability.sampling import Proportion
@@ -190,18 +190,18 @@ def _time(drawn: DrawnTraining, eps: float) -> Magnitude:
     return 4 * Magnitude.of(total)
 
 
-def _excess_claim(drawn: DrawnTraining, recorded: Descent | Flow) -> Claim:
+def _excess_claim(drawn: DrawnTraining, recorded: Descent | AbstractFlow) -> Claim:
     """The iteration count, solved for the loss l that it promises at each recorded time."""
     start, steep = drawn.training.start, drawn.training.steepness
     escape = float(_time(drawn, start.norm**2 / 8))  # where the second term is zero
     late = start.norm**start.power * (steep * recorded.times - escape) / 4
     bound = start.norm**2 / 8 * np.exp(np.minimum(-late, 600.0))
     points = Approximation.of(recorded.weights, start.target)
-    error = recorded.error if isinstance(recorded, Flow) else np.zeros(())
+    error = recorded.error if isinstance(recorded, AbstractFlow) else np.zeros(())
     largest = np.max(points.layer_norms, axis=-1) + error
     moved = start.depth * largest ** (start.depth - 1) * error
     noise = points.distance * moved + np.square(moved) / 2 + rounding(points.loss)
-    where = "flow" if isinstance(recorded, Flow) else "run"
+    where = "flow" if isinstance(recorded, AbstractFlow) else "run"
     statement = f"l(t) <= F^2/8 exp(-F^p (eta t - 4 log(4) (F/(s^2 d_0))^p) / 4), along the {where}"
     return Claim(statement, points.loss, bound, noise)
 

@@ -34,7 +34,7 @@ from thalweg.certificates import (
 )
 from thalweg.curvature import minimiser_sharpness_bounds, posterior_sharpness_bound
 from thalweg.curvature.products import partial_products
-from thalweg.dynamics import Flow
+from thalweg.dynamics import AbstractFlow
 from thalweg.measurement import layer_norms
 from thalweg.objective import Objective
 from thalweg.theorems.residual_starts.products import product_extremes
@@ -44,7 +44,6 @@ from thalweg.theorems.settings.deep_regression import (
     Point,
     RegressionTraining,
     deep_regression,
-    error_so_far,
     in_training,
     loss_at,
     minimum_at,
@@ -188,7 +187,7 @@ class ResidualStartConverges(AbstractTrainingTheorem[ConditionedTraining]):
         if case.flow is None:
             return ()
         view = residual_view(case.flow, case.weights)
-        error = error_so_far(case.flow)
+        error = case.flow.error_so_far
         spread = error * (2 * known.largest) ** 2 / known.smallest * setting.depth**0.5
         radius = setting.depth * error + rounding(view.move)
         return (
@@ -222,16 +221,16 @@ class View(NamedTuple):
     slope: np.ndarray
     sensitivity: np.ndarray
 
-    def decays(self, setting: DeepRegression, flow: Flow, rate: float) -> Claim:
+    def decays(self, setting: DeepRegression, flow: AbstractFlow, rate: float) -> Claim:
         """That the excess falls like exp(-rate t)."""
         loss = Loss(self.excess, self.slope, self.sensitivity)
         envelope = self.excess[0] * np.exp(-rate * flow.times)
-        slack = loss.error(setting, error_so_far(flow))
+        slack = loss.error(setting, flow.error_so_far)
         slack = slack + rounding(self.excess, envelope)
         return Claim("excess(t) <= excess(0) exp(-rate t)", self.excess, envelope, slack)
 
 
-def residual_view(flow: Flow, start: Weights) -> View:
+def residual_view(flow: AbstractFlow, start: Weights) -> View:
     """Along a flow: max_k |theta_k|_F, the extremes of all products, and the loss."""
     return View(*seen_along(flow, _residual_view, tuple(jnp.asarray(each) for each in start)))
 
@@ -283,7 +282,7 @@ def _sharpness_bound(setting: DeepRegression, known: Conditioning) -> float:
 
 
 def _sharpness_claims(
-    setting: DeepRegression, flow: Flow, known: Conditioning
+    setting: DeepRegression, flow: AbstractFlow, known: Conditioning
 ) -> tuple[Claim, ...]:
     """At the limit of the flow: S <= 2 M_Sigma sum_k ... <= 32 M^4 L M_Sigma r^2, and the ratio."""
     limit = minimum_at(setting, flow.final) if setting.network.outputs == 1 else None

@@ -48,7 +48,6 @@ from thalweg.theorems.residual_starts.products import (
 from thalweg.theorems.settings.deep_regression import (
     DeepRegression,
     RegressionTraining,
-    error_so_far,
     in_training,
     minimum_at,
     unique_solution,
@@ -153,7 +152,7 @@ class _AbstractRandomStart(AbstractTrainingTheorem[RandomRegression]):
             return ()
         constants = residual_constants(start.scale)
         view = residual_view(case.flow, case.weights)
-        slack = setting.depth * error_so_far(case.flow)
+        slack = setting.depth * case.flow.error_so_far
         return (
             Claim(
                 "max_k |theta_k|_F <= exp(-2 s^2 - 4 c) / 64",

@@ -20,7 +20,7 @@ from thalweg._typing import Scalar, Weights
 from thalweg.certificates import Case, Claim, Narrowed, requirement
 from thalweg.curvature import reduced_sharpness
 from thalweg.curvature.products import linear_network, partial_products, readout_norm, spectral_norm
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.trajectory import network_objective
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -172,7 +172,7 @@ def minima_of(training: RegressionTraining) -> tuple[Minimum, ...]:
     return tuple(each._replace(where=where) for where, each in found.items() if each is not None)
 
 
-def seen_along(path: Descent | Flow, function: Callable[..., Any], *known: Any) -> Any:
+def seen_along(path: Descent | AbstractFlow, function: Callable[..., Any], *known: Any) -> Any:
     """`function(objective, weights, *known)` at each recorded time, as NumPy arrays.
 
     As `measurement.along`, but a function of a module is compiled once for all of one shape.
@@ -188,18 +188,6 @@ def _everywhere(
     function: Callable[..., Any], objective: Objective, points: Weights, known: tuple[Any, ...]
 ) -> Any:
     return jax.lax.map(lambda weights: function(objective, weights, *known), points)
-
-
-def error_so_far(flow: Flow) -> np.ndarray:
-    """The largest estimate up to each time, and no less than the tolerance of a step.
-
-    One of them may be small by accident, and at the first records many are: there the flow and its
-    companion have taken few steps, which agree to rounding more closely than either is right.
-    """
-    flat = [np.reshape(array, (flow.times.size, -1)) for array in flow.weights]
-    size = np.linalg.norm(np.concatenate(flat, axis=1), axis=1)
-    least = np.where(flow.times > 0, flow.atol + flow.rtol * size, 0.0)
-    return np.maximum.accumulate(np.maximum(flow.error, least))
 
 
 class Loss(NamedTuple):

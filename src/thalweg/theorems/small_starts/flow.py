@@ -31,7 +31,7 @@ from thalweg.certificates import (
     rounding,
 )
 from thalweg.curvature.products import linear_network, partial_products, spectral_norm
-from thalweg.dynamics import Descent, Flow
+from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.measurement import (
     alignment,
     distance_from_rank_one,
@@ -43,7 +43,6 @@ from thalweg.theorems.settings.deep_regression import (
     DeepRegression,
     Loss,
     RegressionTraining,
-    error_so_far,
     loss_at,
     seen_along,
 )
@@ -81,7 +80,7 @@ class BalanceIsConserved(AbstractTrainingTheorem[LinearTraining]):
         return tuple(claims)
 
 
-def _constant_imbalance(flow: Flow, start: Weights) -> Claim:
+def _constant_imbalance(flow: AbstractFlow, start: Weights) -> Claim:
     drift = seen_along(flow, _largest_drift, imbalance(start))
     return identity("D_k(t) = D_k(0), along the flow", drift, _inaccuracy(flow))
 
@@ -192,9 +191,9 @@ class Progress(NamedTuple):
         return Loss(self.excess, self.slope, self.sensitivity)
 
 
-def progress_of(flow: Flow) -> Progress:
+def progress_of(flow: AbstractFlow) -> Progress:
     """Loss, gradient norms per layer, |w_prod|, sigma_k and |W_L ... W_2| at each time."""
-    return Progress(flow.times, error_so_far(flow), *seen_along(flow, _progress))
+    return Progress(flow.times, flow.error_so_far, *seen_along(flow, _progress))
 
 
 def _progress(objective: Objective, weights: Weights) -> tuple[jax.Array, ...]:
@@ -299,7 +298,7 @@ class EventuallyLojasiewicz(AbstractTrainingTheorem[RegressionTraining]):
 class LatePart(NamedTuple):
     """A recorded flow from one of its records on."""
 
-    flow: Flow
+    flow: AbstractFlow
     first: int
 
     def progress(self) -> Progress:
@@ -307,7 +306,7 @@ class LatePart(NamedTuple):
         return Progress(*(part[self.first :] for part in progress_of(self.flow)))
 
 
-def late_part(flow: Flow | None, after: float) -> LatePart | None:
+def late_part(flow: AbstractFlow | None, after: float) -> LatePart | None:
     """The flow from its first record on that is not before `after`; None if there is none."""
     if flow is None or not np.any(flow.times >= after):
         return None
@@ -337,8 +336,8 @@ def _gain(setting: DeepRegression, product: jax.Array) -> Scalar:
     return jnp.sum(image * (2 * setting.problem.fitted.T - image))
 
 
-def _inaccuracy(flow: Flow) -> np.ndarray:
+def _inaccuracy(flow: AbstractFlow) -> np.ndarray:
     """How much of an imbalance, or of a squared singular value, may be the error of the flow."""
     squares = np.max([np.sum(array**2, axis=(1, 2)) for array in flow.weights], axis=0)
-    error = error_so_far(flow)
+    error = flow.error_so_far
     return 4 * np.sqrt(squares) * error + 2 * error**2 + rounding(squares)
