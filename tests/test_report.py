@@ -56,6 +56,14 @@ def results(settings):
 
 
 @pytest.fixture(scope="module")
+def by_tubes(settings):
+    """The same, where each run proves its own distance."""
+    less = {"curvature.enabled": False, "certificates.enabled": False, "flow.validated": False}
+    changed = experiment.changed(settings, less)
+    return changed, experiment.perform(changed)
+
+
+@pytest.fixture(scope="module")
 def written(results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     report.write(results, folder)
@@ -132,7 +140,7 @@ def test_both_ends_of_the_spectrum_are_the_dense_ones(results, built):
     assert flat.size == results.attrs["weights"]
 
 
-def test_distances_are_those_to_the_flow_and_lie_in_their_tubes(results, built):
+def test_distances_are_those_to_the_flow_and_lie_in_their_intervals(results, by_tubes, built):
     objective, start = built
     run = run_at(results, 0.1)
     points = descent_by_hand(0.1, 300, start)
@@ -145,12 +153,29 @@ def test_distances_are_those_to_the_flow_and_lie_in_their_tubes(results, built):
         )
         # Two flows with errors of about their tolerances.
         np.testing.assert_allclose(run.distance[record], gap, atol=1e-7)
-    slack = float(results.flow_error.max())
+    assert results.attrs["flow_solver"] == "validated"
+    for found in (results, by_tubes[1]):
+        slack = float(found.flow_error.max())
+        for rate in (0.02, 0.1):
+            run = run_at(found, rate)
+            assert bool((run.distance <= run.distance_upper + slack).all())
+            assert bool((run.distance >= run.distance_lower - slack).all())
+            assert float(run.proven_until) > 0
+
+
+def test_a_validated_flow_proves_every_distance_to_the_end(results, by_tubes):
     for rate in (0.02, 0.1):
         run = run_at(results, rate)
-        assert bool((run.distance <= run.distance_upper + slack).all())
-        assert bool((run.distance >= run.distance_lower - slack).all())
-        assert float(run.proven_until) > 0
+        assert float(run.proven_until) == float(run.time[-1])
+        # The flow is proven to about 1e-12; the distance is off by it on either side.
+        np.testing.assert_allclose(run.distance_upper, run.distance, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(run.distance_lower, run.distance, rtol=0, atol=1e-10)
+        other = run_at(by_tubes[1], rate)
+        doubt = 3 * float(by_tubes[1].flow_error.max())  # estimated, of another solver
+        np.testing.assert_allclose(run.distance, other.distance, rtol=0, atol=doubt)
+    lost = run_at(results, 2.5)  # it diverges, and nothing is known of what is not finite
+    assert np.isinf(lost.distance_upper[-1])
+    assert float(lost.proven_until) < float(lost.time[-1])
 
 
 def test_a_run_that_diverges_says_when_and_disturbs_nobody(results):
@@ -180,7 +205,7 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("stage", ["tube", "quantities"])
+@pytest.mark.parametrize("stage", ["spectrum", "quantities"])
 def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     settings, results, thalweg, tmp_path, monkeypatch, stage
 ):
@@ -199,7 +224,6 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     monkeypatch.setattr(performance, "descent_arrays", never)
     monkeypatch.setattr(performance, "flow_arrays", never)
     if stage == "quantities":
-        monkeypatch.setattr(performance, "_tube_arrays", never)
         monkeypatch.setattr(performance, "_spectrum_arrays", never)
     # Drawing takes longest, and is looked at elsewhere.
     monkeypatch.setattr(report, "draw", lambda _, folder: folder / "report.html")
@@ -211,6 +235,25 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     again = xr.open_zarr(tmp_path / "out" / "results.zarr")
     xr.testing.assert_identical(again.drop_attrs().compute(), results.drop_attrs())
     assert again.attrs["certificates"] == results.attrs["certificates"]
+
+
+def test_tubes_that_were_proven_are_not_proven_again(by_tubes, tmp_path, monkeypatch):
+    settings, results = by_tubes
+
+    def stop(at, share):
+        if at == "spectrum":
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        experiment.perform(settings, progress=stop, kept_in=tmp_path)
+
+    def never(*_, **__):
+        raise AssertionError("this was done already")
+
+    for name in ("descent_arrays", "flow_arrays", "_tube_arrays"):
+        monkeypatch.setattr(performance, name, never)
+    again = experiment.perform(settings, kept_in=tmp_path)
+    xr.testing.assert_identical(again.drop_attrs(), results.drop_attrs())
 
 
 def test_parts_of_another_experiment_are_not_taken(settings, tmp_path):
@@ -256,7 +299,6 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     assert len(captions) == 6
     assert all(len(each) > 60 and each.endswith(".") and "nan" not in each for each in captions)
-    assert "every measured distance lies in its band" in text
     assert "What does not apply, and why" in text
     assert experiment.read(written / "experiment.toml") == settings
     assert not list(written.glob("*.part*"))
@@ -278,15 +320,19 @@ def test_legends_list_what_is_drawn(results, change):
     plt.close("all")
 
 
-def test_the_legend_of_the_distance_lists_the_bounds_and_not_the_flow(results):
+def test_the_legend_of_the_distance_lists_the_bounds_and_not_the_flow(results, by_tubes):
     figure = pictures(results)["distance"]
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert {"certified upper bound", "certified range", "error of the flow"} <= labels
+    assert "certified upper bound" not in labels
+    assert re.search(r"certified to \$10\^{-1\d}\$", figure.axes[0].get_title("left"))
+    figure = pictures(by_tubes[1])["distance"]
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"certified upper bound", "certified range"} <= labels
     assert "flow" not in labels
     plt.close("all")
 
 
-def test_sentences_follow_the_data(results):
+def test_sentences_follow_the_data(results, by_tubes):
     from thalweg.report.captions import captions
 
     told = captions(results)
@@ -299,9 +345,13 @@ def test_sentences_follow_the_data(results):
     blind = results.assign_attrs(
         certificates=results.attrs["certificates"].replace('"followed": true', '"followed": false')
     )
-    assert "along the run none was seen to fail" in report.findings(results)[-1]
+    assert report.findings(results)[-1].endswith("; none is violated along this run.")
     assert "at the start alone" in report.findings(blind)[-1]
-    broken = results.assign(distance_upper=results.distance_upper / 1e3)
+    assert "the distance is certified to the end of the run." in report.findings(results)[1]
+    assert "Each is certified up to" in captions(results)["distance"]
+    tubes = by_tubes[1]
+    assert "every measured distance lies in its band" in captions(tubes)["distance"]
+    broken = tubes.assign(distance_upper=tubes.distance_upper / 1e3)
     assert "outside of them, which must not be" in captions(broken)["distance"]
     calm = results.sel(learning_rate=[0.02, 0.1])
     assert "It never rises." in captions(calm)["loss"]
@@ -313,7 +363,7 @@ def test_show_says_it_again_and_draws_it_again(written, thalweg, tmp_path):
     code, printed, _ = thalweg("show", tmp_path)
     assert code == 0
     assert "Three <runs>" in printed
-    assert "Of " in printed
+    assert "published results apply at learning rate 0.02" in printed
     (tmp_path / "report.html").unlink()
     (tmp_path / "loss.png").unlink()
     code, printed, _ = thalweg("show", tmp_path / "results.zarr", "--figures", "--json")

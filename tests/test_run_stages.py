@@ -21,6 +21,7 @@ BASE = experiment.from_toml(
 )
 SWITCHES = {
     "flow.enabled": (True, False),
+    "flow.validated": (True, False),
     "flow.tube": ("auto", "off"),
     "curvature.enabled": (True, False),
     "certificates.enabled": (True, False),
@@ -68,8 +69,10 @@ def test_every_pair_of_switches_ends_with_a_report(row, tmp_path):
     assert ("The flow was not asked for" in text) == (not changes["flow.enabled"])
     assert ("What is guaranteed" in text) == changes["certificates.enabled"]
     assert ('id="sharpness"' in text) == changes["curvature.enabled"]
-    bands = "Bands are proven without the flow" in text
-    assert bands == bool((results.proven_until > 0).any())
+    validated = changes["flow.enabled"] and changes["flow.validated"]
+    assert ("the error that is proven of the flow" in text) == validated
+    bands = "Bands are certified by each run alone" in text
+    assert bands == (not validated and bool((results.proven_until > 0).any()))
     assert not (bands and changes["flow.tube"] == "off")
 
 
@@ -78,6 +81,19 @@ def test_every_pair_of_switches_ends_with_a_report(row, tmp_path):
 def test_the_same_is_drawn_from_the_disk(row, tmp_path):
     _, text = report_of(dict(zip(SWITCHES, row, strict=True)), tmp_path)
     assert report.draw(tw.open(tmp_path), tmp_path).read_text("utf-8") == text
+
+
+def test_a_flow_that_takes_too_long_to_validate_is_integrated(tmp_path, monkeypatch):
+    """Then each run proves its own distance, and the report says how far the flow was proven."""
+    from thalweg.dynamics import validated
+
+    monkeypatch.setattr(validated, "_MOST_STEPS", 2)
+    less = {"curvature.enabled": False, "certificates.enabled": False}
+    results, text = report_of(less, tmp_path)
+    assert results.attrs["flow_solver"] == "explicit"
+    assert 0 < float(results.flow_error.max()) < 1e-6
+    assert "The flow could be validated up to time" in text
+    assert "Bands are certified by each run alone" in text
 
 
 def test_a_start_at_the_minimiser_is_reported(tmp_path):

@@ -59,3 +59,17 @@ def test_another_flow_violates_it_and_a_large_step_is_not_proven():
     assert large.first_failure.statement == "its tube stays finite"
     alone = ProvenDistance().check(Case(OBJECTIVE, start))
     assert alone.first_failure.statement == "a run from this start is given"
+
+
+@pytest.mark.statement("elkabetz2021:cert2", "tight")
+def test_a_validated_flow_proves_it_at_any_step():
+    """Where the tube fails, too; an integrated flow is the oracle of the distance."""
+    start = initialisation.aligned(NETWORK, 0.1, 0.3, TARGET)
+    case = simulated(start, 0.6, 40)
+    measured = np.max(tw.distance(case.run, case.flow))
+    validated = tw.flow(OBJECTIVE, start, times=case.run.times, validate=True)
+    found = ProvenDistance().check(replace(case, flow=validated))
+    assert found.verdict is Verdict.CONFIRMED
+    (answer,) = (a for a in found.answers if a.question is Question.DISTANCE)
+    # The error of the integrated flow is some ten times its tolerance of 1e-11.
+    assert answer.value == pytest.approx(measured, abs=1e-9)

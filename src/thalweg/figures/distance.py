@@ -7,26 +7,29 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from thalweg.figures.curves import STAND_IN, log_axis, run_line, runs, stand_in
+from thalweg.quantities.of_runs import is_validated
 
 _BOUND_LINE: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":"}
 
 
 def draw_distance(axes: Axes, results: xr.Dataset) -> None:
-    """Lines are measured, bands are proven from each run alone, for as long as they last."""
-    axes.set_title("Distance from descent to the flow")
-    banded = False
+    """Lines are measured; bands are proven from each run alone, where the flow is not validated."""
+    validated = is_validated(results)
+    axes.set_title("Distance from descent to the flow" + (_certified(results) if validated else ""))
+    banded, (low, high) = False, _limits(results)
     for rate, colour, run in runs(results):
         run_line(axes, rate, run.time[1:], run.distance[1:], colour)
-        banded = _draw_band(axes, run, colour) or banded
+        banded = (not validated and _draw_band(axes, run, colour)) or banded
     if banded:
         stand_in(axes, "certified upper bound", **_BOUND_LINE)
         axes.fill_between([], [], color=STAND_IN, alpha=0.25, linewidth=0, label="certified range")
-    if "flow_error" in results:
+    if "flow_error" in results and bool((results.flow_error > low).any()):
         axes.fill_between(
             results.flow_time, 1e-30, results.flow_error, facecolor="none", edgecolor="0.6",
-            hatch="//////", linewidth=0, label="error of the flow",
+            hatch="//////", linewidth=0,
+            label="certified error of the flow" if validated else "error of the flow",
         )  # fmt: skip
-    log_axis(axes, *_limits(results))
+    log_axis(axes, low, high)
     axes.set_ylabel(r"distance  $|\theta_{\eta}(t) - \theta(t)|$")
 
 
@@ -53,5 +56,10 @@ def _limits(results: xr.Dataset) -> tuple[float, float]:
         values = values[np.isfinite(values) & (values > 0)]
     if not values.size:
         return 1e-6, 1.0
-    error = float(results.flow_error[1:].median()) if "flow_error" in results else 0.0
-    return max(min(values.min(), max(error, 1e-14)) / 3, values.max() * 1e-12), 5 * values.max()
+    return max(values.min() / 3, values.max() * 1e-12), 5 * values.max()
+
+
+def _certified(results: xr.Dataset) -> str:
+    """Up to what all distances are proven, rounded up."""
+    power = np.ceil(np.log10(max(float(results.flow_error.max()), 1e-300)))
+    return rf", certified to $10^{{{power:.0f}}}$"

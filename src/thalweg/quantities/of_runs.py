@@ -1,5 +1,7 @@
 """Quantities that belong to a run, to a pair of run and flow, to a setting or to a sweep."""
 
+from typing import Any
+
 from thalweg._quantity import NEVER, NO_RUN, Quantity
 from thalweg.phases import PHASE
 
@@ -36,7 +38,11 @@ NEXT_TO_THE_FLOW = (
     Quantity("flow_loss", "loss of the gradient flow", "$f$"),
     Quantity("flow_loss_lower", "proven lower bound of the loss of the exact flow"),
     Quantity("flow_loss_upper", "proven upper bound of the loss of the exact flow"),
-    Quantity("flow_error", "estimated error of the weights of the computed flow"),
+    Quantity(
+        "flow_error",
+        "error of the weights of the computed flow",
+        comment="proven where the attribute flow_solver is `validated`, else estimated",
+    ),
     Quantity("proven_until", "last recorded time at which the distance is bounded"),
     Quantity(
         "proven_forever",
@@ -44,6 +50,12 @@ NEXT_TO_THE_FLOW = (
         comment="NaN where nothing is proven",
     ),
 )
+
+
+def is_validated(results: Any) -> bool:
+    """Whether the error of the flow in a dataset is proven, and with it every distance."""
+    return "flow_error" in results and results.attrs.get("flow_solver") == "validated"
+
 
 FLATNESS = (
     Quantity("least_sharpness", "sharpness of the flattest minimiser"),

@@ -6,6 +6,7 @@ import xarray as xr
 from thalweg._quantity import Quantity
 from thalweg.phases import Phase
 from thalweg.quantities import QUANTITIES
+from thalweg.quantities.of_runs import is_validated
 from thalweg.report.summary import summary
 from thalweg.report.wording import by_rate, doubt, each_run, number, rates_of
 
@@ -47,8 +48,8 @@ def _about_loss(results: xr.Dataset) -> str:
         if int(run.diverged_at) >= 0 or _rises(run.excess.values)
     ]
     text += f". It rises on the way at {rates_of(rising)}." if rising else ". It never rises."
-    proven = results.isel(learning_rate=int(np.argmin(results.learning_rate.values))).proven_until
-    if float(proven) > 0:
+    smallest = results.isel(learning_rate=int(np.argmin(results.learning_rate.values)))
+    if np.isfinite(smallest.flow_loss_upper.values[1:]).any():
         text += " Grey: where the flow's loss is proven to be, from the smallest step alone."
     return text
 
@@ -64,6 +65,11 @@ def _about_distance(results: xr.Dataset) -> str:
         (row["farthest"] for row in summary(results) if row["farthest"] is not None), default=0.0
     )
     text += f"At most it is {by_rate(far)}{doubt(results, least)}. " if far else ""
+    if is_validated(results):
+        widest = number(float(results.flow_error.max()), 2)
+        return f"{text}Each is certified up to {widest}, the error that is proven of the flow."
+    not_validated = results.attrs.get("not_validated", "")  # which older results have not
+    text += f"{not_validated} " if not_validated else ""
     if not bool((results.proven_until > 0).any()):
         return text + (results.attrs["no_tube"] or "Nothing is proven of it beyond the start.")
     until = [
@@ -71,7 +77,7 @@ def _about_distance(results: xr.Dataset) -> str:
         for rate, run in each_run(results)
         if float(run.proven_until) > 0
     ]
-    text += f"Bands are proven without the flow, up to time {by_rate(until)}"
+    text += f"Bands are certified by each run alone, up to t = {by_rate(until)}"
     if "flow_error" not in results:
         return f"{text}."
     outside = _outside(results)

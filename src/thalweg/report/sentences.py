@@ -78,17 +78,18 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
         return results.attrs["no_flow"]
     near = min(known, key=lambda row: row["farthest"])
     text = (
-        f"At η = {near['learning_rate']:g} it never is farther than {number(near['farthest'])} "
-        "from the gradient flow"
+        f"At learning rate {near['learning_rate']:g}, descent stays within "
+        f"{number(near['farthest'])} of gradient flow"
     )
     text += doubt(results, near["farthest"])
     proven = near["proven_until"]
     if proven > 0:
         end = float(results.time.sel(learning_rate=near["learning_rate"]).max())
-        until = "up to the end" if proven >= end * (1 - 1e-9) else f"up to time {number(proven)}"
-        text += f"; {until}, an interval around this distance is proven from the run alone"
+        whole = proven >= end * (1 - 1e-9)
+        until = "to the end of the run" if whole else f"up to t = {number(proven)}"
+        text += f"; the distance is certified {until}"
     if near["proven_forever"] is not None:
-        text += f", and for all later times that it stays below {number(near['proven_forever'])}"
+        text += f", and to stay below {number(near['proven_forever'])} for ever"
     return text + "."
 
 
@@ -99,10 +100,10 @@ def _flatness(results: xr.Dataset) -> str:
     critical = 2 / least
     above = [rate for rate in results.learning_rate.values if rate > critical]
     text = (
-        f"No minimiser of this loss is flatter than {number(least, 4)}, so that descent cannot "
-        f"settle in one above η = {number(critical)}"
+        f"Every minimiser has sharpness at least {number(least, 4)}, so no learning rate above "
+        f"{number(critical)} can converge to one"
     )
-    return f"{text}: {rates_of(above)} {_is_are(above)} above." if above else f"{text}."
+    return f"{text}; {rates_of(above)} {_is_are(above)} above." if above else f"{text}."
 
 
 def _guaranteed(results: xr.Dataset) -> str:
@@ -110,14 +111,14 @@ def _guaranteed(results: xr.Dataset) -> str:
         return ""
     found = json.loads(results.attrs["certificates"])
     text = (
-        f"Of {found['checked']} published statements about training {found['applying']} apply at "
-        f"η = {found['learning_rate']:g}"
+        f"{found['applying']} of {found['checked']} published results apply at learning rate "
+        f"{found['learning_rate']:g}"
     )
     if found["violated"]:
-        return f"{text}; {', '.join(found['violated'])} did not keep what they promise."
+        return f"{text}; violated along this run: {', '.join(found['violated'])}."
     if not found["followed"]:
         return f"{text}; they were checked at the start alone, not along the run."
-    return f"{text}, and along the run none was seen to fail."
+    return f"{text}; none is violated along this run."
 
 
 def _is_are(things: list[Any]) -> str:

@@ -38,13 +38,12 @@ class RecordedDistance(NamedTuple):
 
 
 class ProvenDistance(AbstractTrainingTheorem[RecordedDistance]):
-    """A descent run proves how far the exact flow is from it, without integrating the flow.
+    """A validated flow, or a descent run by itself, proves how far the exact flow is from the run.
 
-    The tube of `thalweg.tubes`, which is ours:
+        lower(t) <= |theta_k - theta(t)| <= upper(t),    t = eta k,
 
-        lower(t) <= |theta_k - theta(t)| <= upper(t),    t = eta k.
-
-    Where the flow of the case is validated, the same follows from its radius, for any run.
+    by the radius of the case's flow where that is validated, and else, without integrating the
+    flow, by the tube of `thalweg.tubes` around the run. Both are ours.
 
     Attributes:
         corrected: whether the first-order correction is carried along; without it lower = 0.
