@@ -18,7 +18,7 @@ from thalweg.certificates import Case, Question, Verdict
 from thalweg.curvature import balanced_sharpness
 from thalweg.dynamics.escape import escape
 from thalweg.measurement import imbalance
-from thalweg.theorems.settings.deep_regression import deep_regression, error_so_far, in_training
+from thalweg.theorems.settings.deep_regression import deep_regression, in_training
 from thalweg.theorems.settings.small_starts import (
     start_size,
     starts_below_zero_network,
@@ -273,7 +273,7 @@ def test_no_flow_is_trusted_below_its_tolerance():
     flow = depth_three().flow
     error = np.full(flow.error.shape, 1e-300)
     error[3] = 1e-2
-    found = error_so_far(eqx.tree_at(lambda each: each.error, flow, error))
+    found = eqx.tree_at(lambda each: each.error, flow, error).error_so_far
     assert flow.times[0] == 0
     assert found[0] == 1e-300  # the start is known
     for number in (1, 2):
