@@ -138,10 +138,13 @@ def test_proofs_are_told_as_json(thalweg, tmp_path):
     assert code == 0
     told = json.loads(printed)
     assert told["proof"] == str(proof)
-    assert told["steps"] == 2
+    assert [run["steps"] for run in told["runs"]] == [2]
+    assert told["radius"] < 1e-17
     code, printed, _ = thalweg("check", proof, "--json")
     assert code == 0
-    assert json.loads(printed, parse_constant=pytest.fail)["accepted"]
+    verdict = json.loads(printed, parse_constant=pytest.fail)
+    assert verdict["accepted"]
+    assert verdict["runs"][0]["largest_upper"] == told["runs"][0]["upper"]
     content = json.loads(proof.read_text())
     content["radii"][-1] = "0x0.0p+0"
     proof.write_text(json.dumps(content))

@@ -15,7 +15,7 @@ import thalweg as tw
 from ill_conditioned import FEATURES, KINDS, Samples, off, rational
 from thalweg import initialisation, measurement
 from thalweg.certificates import Verdict
-from thalweg.tubes import check
+from thalweg.proofs import check
 
 SEEDS = st.integers(0, 2**32 - 1)
 CONDITIONS = st.floats(0, 12).map(lambda power: 10.0**power)
@@ -213,7 +213,7 @@ def test_recorded_losses_of_a_batch_are_those_of_the_samples(run):
 
 def test_proofs_are_about_the_samples(run, tmp_path):
     """The checker's balls hold the exact gradient, and its verdict is that of the samples."""
-    checker = pytest.importorskip("thalweg.tubes.checker")
+    checker = pytest.importorskip("thalweg.proofs.checker")
     samples, found = run
     proof = tw.prove(found)
     proof.write(tmp_path / "proof.json")
@@ -221,10 +221,12 @@ def test_proofs_are_about_the_samples(run, tmp_path):
     problem = checker.parse_problem(proof.content)
     assert np.array_equal(problem.inputs, samples.x)
     assert np.array_equal(problem.targets, samples.y)
-    with checker.ctx.workprec(checker.PRECISION):
+    with checker.ctx.workprec(128):
         lower, upper = (array[3] for array in found.weights)
         point = np.concatenate([lower.ravel(), upper.ravel()]).tolist()
-        balls = checker.Place(checker.Objective(problem), point).slope_matrix.entries()
+        objective = checker.Objective(problem)
+        first, second = objective.layers(point)
+        balls = objective.loss.gradient(second * first).entries()
         exact = samples.gradient([upper, lower]).ravel()
         for ball, number in zip(balls, exact, strict=True):
             wanted = checker.arb(number.numerator) / checker.arb(number.denominator)

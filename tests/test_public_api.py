@@ -18,8 +18,8 @@ PUBLIC = """
 Classification Experiment HomogeneousNetwork InputError LinearNetwork Model Objective Regression
 SharedNetwork TargetMatrix adversarial certificates certified_step certify critical
 critical_learning_rate curvature data descend distance dynamics extreme_eigenvalues flow
-initialisation keep_compiled measurement merge network objective open optimisers problem prove
-quantities sharpness smallest_eigenvalue solvers sweep theorems tube tube_along tubes
+initialisation keep_compiled measurement merge network objective open optimisers problem proofs
+prove quantities sharpness smallest_eigenvalue solvers sweep theorems tube tube_along tubes
 """
 
 

@@ -131,4 +131,4 @@ def test_a_proof_over_endless_steps_is_refused(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
-    assert "A proof over 1000000000 steps of 230 weights must fit in mem" in capsys.readouterr().err
+    assert "A proof over 4000000000 steps of 230 weights must fit in mem" in capsys.readouterr().err

@@ -32,6 +32,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import objective as objective
     from thalweg import optimisers as optimisers
     from thalweg import problem as problem
+    from thalweg import proofs as proofs
     from thalweg import quantities as quantities
     from thalweg import solvers as solvers
     from thalweg import storage as _storage
@@ -54,11 +55,11 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg.problem import Classification as Classification
     from thalweg.problem import Regression as Regression
     from thalweg.problem import TargetMatrix as TargetMatrix
+    from thalweg.proofs import prove as prove
     from thalweg.sweeps import merge as merge
     from thalweg.sweeps import sweep as sweep
     from thalweg.theorems import certify as certify
     from thalweg.tubes import certified_step as certified_step
-    from thalweg.tubes import prove as prove
     from thalweg.tubes import tube as tube
     from thalweg.tubes import tube_along as tube_along
 
@@ -97,7 +98,8 @@ _LATER = {
     "open": "storage:open_results",
     "optimisers": "optimisers",
     "problem": "problem",
-    "prove": "tubes:prove",
+    "proofs": "proofs",
+    "prove": "proofs:prove",
     "quantities": "quantities",
     "sharpness": "curvature:sharpness",
     "smallest_eigenvalue": "curvature:smallest_eigenvalue",

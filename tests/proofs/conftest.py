@@ -3,7 +3,7 @@
 import pytest
 from proof_problems import Plain
 
-from thalweg.tubes.proof import prove
+from thalweg.proofs import prove
 
 
 @pytest.fixture(scope="module")
@@ -13,8 +13,15 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small():
-    """A regression with a readout and decay, three steps."""
-    return prove(Plain([3, 2, 2], outputs=2, decay=0.1, samples=4).run(steps=3), 1e-6)
+    """A regression with a readout and decay, two runs of three and two steps."""
+    plain = Plain([3, 2, 2], outputs=2, decay=0.1, samples=4)
+    return prove([plain.run(steps=3), plain.run(rate=0.03, steps=2)], 1e-9)
+
+
+@pytest.fixture(scope="module")
+def classified():
+    """Cross-entropy."""
+    return prove(Plain([2, 2, 3], samples=3, classify=True).run(steps=2), 1e-9)
 
 
 @pytest.fixture(scope="module")

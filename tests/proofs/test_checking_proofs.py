@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proof_problems import Plain
 
 from thalweg import InputError
-from thalweg.tubes import checker
-from thalweg.tubes.proof import Proof
+from thalweg.proofs import Proof, checker, prove
 
 
 def verdict_on(content, folder):
@@ -52,37 +52,71 @@ def times(factor):
     return change
 
 
-def test_every_number_matters(small, folder):
+# What says what flows, from where and how fast: nothing of it may change under a claim.
+FIXED = ("network", "loss", "weight_decay", "start")
+
+
+def claims_more(path):
+    """The factor that makes a number claim more, or something else."""
+    if "lower" in path or path[0] in FIXED or path[-1] == "learning_rate" or path[-1] == 0:
+        return 1.001  # a radius or an upper bound at the start, too, is what is assumed there
+    return 0.999
+
+
+@pytest.mark.parametrize("which", ["small", "classified"])
+def test_every_number_matters(which, request, folder):
     """A change of any number by a thousandth, with a new digest, leaves something unproven."""
-    paths = [path for path in leaves(small.content) if path[0] != "hints"]
-    assert len(paths) > 100
-    # A larger upper bound, a smaller lower bound and the hint at the moment's norm claim no more;
-    # the radius of the last step is not used if it is smaller than what is claimed, and so on: the
-    # direction that claims more is the one tried.
-    down = {"upper", "radii"}
+    content = request.getfixturevalue(which).content
+    paths = [path for path in leaves(content) if path[0] != "times"]
+    assert len(paths) > 25
     for path in paths:
-        if path[:2] == ("loss", "norm"):
+        if path[-2:] == ("upper", 0):  # which may be larger than what is assumed
             continue
-        factor = 0.999 if path[0] in down else 1.001
-        verdict = verdict_on(changed(small.content, path, times(factor)), folder)
+        if "lower" in path and zero(content, path):
+            continue
+        verdict = verdict_on(changed(content, path, times(claims_more(path))), folder)
         assert not verdict.accepted, path
         assert verdict.reason.endswith("."), verdict
 
 
-@pytest.mark.parametrize("factor", [1.001, 0.999, 0.0, 1e150])
-def test_hints_are_never_trusted(small, folder, factor):
-    """With a wrong hint the same claims are either proven all the same, or refused."""
-    paths = [path for path in leaves(small.content) if path[0] == "hints" or path[-1] == "norm"]
-    verdicts = [verdict_on(changed(small.content, path, times(factor)), folder) for path in paths]
-    assert not all(verdict.accepted for verdict in verdicts)
-    # Nothing stronger is ever accepted: the claims are those of the true proof.
-    assert {v.largest_upper for v in verdicts if v.accepted} <= {small.upper.max()}
+def zero(content, path):
+    """Whether a lower bound is zero, as that of the start."""
+    for key in path:
+        content = content[key]
+    return float.fromhex(content) == 0
 
 
-def test_a_guess_that_the_flow_may_leave_is_refused(small, folder):
-    for k in range(3):
-        verdict = verdict_on(changed(small.content, ("hints", k, "within"), times(0.1)), folder)
-        assert f"in step {k} the flow is not proven to stay" in verdict.reason
+def test_a_lower_bound_at_the_start_is_refused(small, folder):
+    path = ("runs", 0, "lower", 0)
+    verdict = verdict_on(changed(small.content, path, lambda _: (1e-30).hex()), folder)
+    assert "the lower bound at step 0 with learning rate 0.02 is larger" in verdict.reason
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.001, 0.999, 0.5, 0.0])
+def test_the_partition_of_time_is_never_trusted(small, folder, factor):
+    """Other times, orders and precisions prove the same claims, or nothing."""
+    for place in range(1, len(small.content["times"])):
+        path = ("times", place)
+        verdict = verdict_on(changed(small.content, path, times(factor)), folder)
+        if verdict.accepted:
+            assert verdict.runs[0].largest_upper == small.runs[0].upper.max()
+    outlasted = verdict_on(changed(small.content, ("times", -1), times(0.9)), folder)
+    assert "outlasts the flow" in outlasted.reason
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 28, 64, 128])
+def test_the_order_is_never_trusted(small, folder, order):
+    """A low order leaves a large defect, which the radii do not cover; a high one does not."""
+    verdict = verdict_on(changed_or_new(small.content, ("order",), order), folder)
+    assert verdict.accepted == (order >= 28)
+
+
+@pytest.mark.parametrize("path", [("precision",), ("runs", 0, "precision")])
+def test_bits_are_never_trusted(folder, path):
+    """Balls that are too wide prove less than is claimed."""
+    content = prove(Plain([3, 2, 2]).run(steps=20)).content
+    assert verdict_on(content, folder).accepted
+    assert not verdict_on(changed_or_new(content, path, 64), folder).accepted
 
 
 def test_a_last_unit_in_a_claim_is_seen(small, folder):
@@ -94,11 +128,12 @@ def test_a_last_unit_in_a_claim_is_seen(small, folder):
     def next_above(text):
         return np.nextafter(float.fromhex(text), 1).item().hex()
 
-    for name, change in (("upper", next_below), ("radii", next_below), ("lower", next_above)):
+    for name, change in (("upper", next_below), ("lower", next_above)):
         for k in range(4):
-            if name == "lower" and small.lower[k] == 0:
+            if name == "lower" and small.runs[0].lower[k] == 0:
                 continue
-            assert not verdict_on(changed(small.content, (name, k), change), folder).accepted
+            path = ("runs", 0, name, k)
+            assert not verdict_on(changed(small.content, path, change), folder).accepted
 
 
 @given(st.integers(0, 10**9), st.integers(1, 255))
@@ -111,39 +146,50 @@ def test_a_changed_byte_is_refused(small_file, position, flip):
 
 
 NUMBER = "must be a finite number as written by float.hex"
+RUN = ("runs", 0)
 HOSTILE = {
     "nan radius": (("radii", 1), "nan", NUMBER),
-    "infinite guess": (("hints", 0, "within"), "inf", NUMBER),
-    "zero guess": (("hints", 0, "within"), "0x0.0p+0", "must be positive"),
-    "decimal number": (("upper", 0), "1e400", NUMBER),
-    "overflowing number": (("upper", 0), "0x1.0p+5000", NUMBER),
-    "not canonical": (("upper", 0), " 0x1.0p+0", NUMBER),
-    "plain number": (("upper", 0), 1, NUMBER),
-    "truth": (("upper", 0), True, NUMBER),
+    "infinite bound": ((*RUN, "upper", 0), "inf", NUMBER),
+    "decimal number": ((*RUN, "upper", 0), "1e400", NUMBER),
+    "overflowing number": ((*RUN, "upper", 0), "0x1.0p+5000", NUMBER),
+    "not canonical": ((*RUN, "upper", 0), " 0x1.0p+0", NUMBER),
+    "plain number": ((*RUN, "upper", 0), 1, NUMBER),
+    "truth": ((*RUN, "upper", 0), True, NUMBER),
     "a list for a number": (("scale",), ["0x1.0p+0"], "nothing else"),
     "negative radius": (("radii", 0), (-1.0).hex(), "at least 0"),
-    "negative rate": (("learning_rate",), (-0.01).hex(), "must be positive"),
-    "no rate": (("learning_rate",), "0x0.0p+0", "must be positive"),
+    "negative rate": ((*RUN, "learning_rate"), (-0.01).hex(), "must be positive"),
+    "no rate": ((*RUN, "learning_rate"), "0x0.0p+0", "must be positive"),
     "negative decay": (("weight_decay",), (-0.01).hex(), "at least 0"),
     "negative scale": (("loss", "scale"), (-1.0).hex(), "must be positive"),
-    "negative start": (("start_distance",), (-1.0).hex(), "at least 0"),
-    "no steps": (("hints",), [], "hints must be a list"),
-    "steps are no list": (("hints",), {}, "hints must be a list"),
-    "a step is no dictionary": (("hints", 1), [], "must hold within"),
+    "no times": (("times",), [], "times must be a list"),
+    "one time": (("times",), ["0x0.0p+0"], "must begin with 0 and increase"),
+    "a later begin": (("times", 0), (1e-9).hex(), "must begin with 0 and increase"),
+    "no runs": (("runs",), [], "runs must be a list"),
+    "runs are no list": (("runs",), {}, "runs must be a list"),
+    "a run is no dictionary": (("runs", 1), [], "must hold learning_rate"),
+    "no order": (("order",), 0, "whole number from 1 to 128"),
+    "enormous order": (("order",), 10**4000, "whole number from 1 to 128"),
+    "true order": (("order",), True, "whole number from 1 to 128"),
+    "few bits": (("precision",), 1, "whole number from 64 to 8192"),
+    "enormous bits": ((*RUN, "precision"), 10**12, "whole number from 64 to 8192"),
     "no layers": (("network", "widths"), [2], "at least two"),
     "no widths": (("network", "widths"), [], "widths must be a list"),
     "true widths": (("network", "widths"), [3, True, 2], "whole numbers"),
     "negative widths": (("network", "widths"), [-3, 2, -2], "whole numbers"),
     "other widths": (("network", "widths"), [3, 1, 2], "list of 5 entries"),
     "enormous widths": (("network", "widths"), [10**4000, 10**4000, 2], "."),
-    "short point": (("points", 2), ["0x0.0p+0"], "list of 10 entries"),
+    "short start": (("start",), ["0x0.0p+0"], "list of 10 entries"),
     "no readout columns": (("network", "readout"), [[], []], "one or more"),
     "ragged readout": (("network", "readout"), [["0x0.0p+0"], []], "list of 1 entries"),
     "no samples": (("loss", "inputs"), [], "one or more"),
     "fewer targets": (("loss", "targets"), [["0x0.0p+0"] * 2], "list of 4 entries"),
-    "other loss": (("loss", "kind"), "logistic", "target or regression"),
-    "no loss": (("loss",), None, "nothing else"),
-    "other format": (("format",), "thalweg proof 2", "format"),
+    "other loss": (("loss", "kind"), "logistic", "target, regression, cross-entropy"),
+    "a loss of no kind": (("loss", "kind"), [], "target, regression, cross-entropy"),
+    "the parts of another loss": (("loss", "kind"), "cross-entropy", "inputs, labels and nothing"),
+    "no loss": (("loss",), None, "target, regression, cross-entropy"),
+    "other format": (("format",), "thalweg proof 3", "format"),
+    "older format": (("format",), "thalweg proof 1", "of the older kind"),
+    "a format of no kind": (("format",), [], "format"),
 }
 
 
@@ -155,8 +201,14 @@ def test_hostile_values_are_refused(small, folder, path, value, reason):
     assert str(verdict).startswith("rejected: ")
     assert "\n" not in str(verdict)
     # And nothing is told of what was not proven.
-    assert (verdict.network, verdict.weights, verdict.steps, verdict.time) == ("", 0, 0, 0.0)
-    assert verdict.largest_upper == verdict.between == verdict.largest_jump == np.inf
+    assert verdict == checker.Checked(False, verdict.reason)
+    assert (verdict.weights, verdict.time, verdict.radius, verdict.runs) == (0, 0.0, np.inf, ())
+
+
+def test_labels_are_classes(classified, folder):
+    for label in (-1, 3, True, "0x0.0p+0"):
+        content = changed_or_new(classified.content, ("loss", "labels", 1), label)
+        assert "labels[1] must be a whole number from 0 to 2" in verdict_on(content, folder).reason
 
 
 def changed_or_new(content, path, value):
@@ -168,21 +220,30 @@ def changed_or_new(content, path, value):
     return tampered
 
 
-@pytest.mark.parametrize("name", ["points", "corrections", "radii", "lower", "upper", "hints"])
+@pytest.mark.parametrize("name", ["times", "radii", "start", "lower", "upper"])
 @pytest.mark.parametrize("edit", ["missing", "extra", "swapped", "absent"])
-def test_steps_are_complete_and_in_order(small, folder, name, edit):
+def test_lists_are_complete_and_in_order(small, folder, name, edit):
     content = copy.deepcopy(small.content)
-    rows = content[name]
+    holder = content["runs"][0] if name in ("lower", "upper") else content
+    rows = holder[name]
     if edit == "missing":
-        del rows[2]
+        del rows[1]
     elif edit == "extra":
         rows.append(rows[-1])
     elif edit == "swapped":
         rows[0], rows[-1] = rows[-1], rows[0]
     else:
-        del content[name]
+        del holder[name]
     assert content != small.content
     assert not verdict_on(content, folder).accepted
+
+
+def test_fewer_steps_claim_less(small, folder):
+    """A run may end sooner, and the flow go on."""
+    content = copy.deepcopy(small.content)
+    for name in ("lower", "upper"):
+        del content["runs"][0][name][-1]
+    assert verdict_on(content, folder).accepted
 
 
 TEXTS = {
@@ -193,7 +254,7 @@ TEXTS = {
     "a number": b"1",
     "NaN": b'{"radii": NaN}',
     "a float": b'{"radii": 1e400}',
-    "twice": b'{"format": "thalweg proof 1", "format": "thalweg proof 1"}',
+    "twice": b'{"format": "thalweg proof 2", "format": "thalweg proof 2"}',
     "deep": b"[" * 100_000,
     "long integer": b'{"widths": ' + b"9" * 5000 + b"}",
 }
@@ -217,14 +278,13 @@ def test_a_key_that_appears_twice_is_refused(small_file, folder):
     assert "twice" in checker.check(path).reason
 
 
-def test_numbers_of_any_size_are_refused_in_peace(small, folder):
-    """Balls do not overflow, and what doubles make of them is no more than a hint."""
-    no_more = ("hints", "upper", "loss")  # where a huge number need not claim anything
-    for path in leaves(small.content):
-        if path[0] in ("points", "corrections") and path[1:] > (1, 1):
-            continue
-        verdict = verdict_on(changed_or_new(small.content, path, (1e308).hex()), folder)
-        assert not verdict.accepted or path[0] in no_more, path
+@pytest.mark.parametrize("which", ["small", "classified"])
+def test_numbers_of_any_size_are_refused_in_peace(which, request, folder):
+    """Balls do not overflow; a larger upper bound claims no more."""
+    content = request.getfixturevalue(which).content
+    for path in leaves(content):
+        verdict = verdict_on(changed_or_new(content, path, (1e308).hex()), folder)
+        assert not verdict.accepted or "upper" in path, path
 
 
 def test_the_checker_stands_alone(small_file, folder):
@@ -249,17 +309,22 @@ def test_the_exit_codes(small, small_file, folder, capsys):
     assert checker.main([str(folder / "tampered.json")]) == 1
     assert checker.main([str(folder / "nowhere.json")]) == 2
     assert checker.main([]) == 2
-    assert "rejected: the radius after step 0" in capsys.readouterr().out
+    assert "rejected: the radius at times[1] is smaller" in capsys.readouterr().out
 
 
 def test_what_is_printed_is_proven_too():
-    """Bounds are rounded up; what is assumed is not rounded."""
+    """Upper bounds are rounded up, lower ones down; what is assumed is not rounded."""
+    run = checker.CheckedRun(0.1, 3, 0.3, 0.123456789012, 0.1234567891234, 1.00000000001, 0.9)
     said = str(
         checker.Checked(
-            True, "", time=0.99999999, start_distance=0.0999999999, largest_upper=0.12345649,
-            ratio=1.00001, between=0.2, largest_jump=1.49e-16,
+            True, "", time=0.99999999, start_distance=0.0999999999, radius=1.01e-9, runs=(run,)
         )
-    )  # fmt: skip
-    for words in ("time 0.99999999\n", "within 0.0999999999 of", "within 0.123457 of",
-                  "(1.001 times", "up to 2e-16"):  # fmt: skip
+    )
+    for words in (
+        "to time 0.999999\n",
+        "within 0.0999999999 of",
+        "within 1.1e-9 of",
+        "between 0.1234567891 and 0.1234567891",
+        "between 0.9 and 1.000000001",
+    ):
         assert words in said

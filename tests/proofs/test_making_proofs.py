@@ -3,39 +3,25 @@
 import sys
 
 import equinox as eqx
+import mpmath
 import numpy as np
 import pytest
-from proof_problems import CASES, Plain
+from proof_problems import CASES, DIGITS, Plain, digits
 
 import thalweg as tw
 from thalweg import InputError, initialisation
-from thalweg.tubes import checker
-from thalweg.tubes.proof import Proof, prove
+from thalweg.proofs import Proof, checker, prove
+from thalweg.proofs.making import prove_descents
 
-FLOW = {"rtol": 1e-11, "atol": 1e-13}
-FLOW_ERROR = 1e-9  # what the flows of these tests, at those tolerances, are within
-
-
-def aligned_run(depth, rate, time):
-    """From the balanced start of norm 0.1 on white data."""
-    target = np.eye(4)[0]
-    network = tw.LinearNetwork([4] * depth + [1])
-    start = initialisation.aligned(network, 0.1, 0.3, target)
-    objective = tw.Objective(network, tw.TargetMatrix(target))
-    return tw.descend(objective, start, learning_rate=rate, steps=round(time / rate))
+ORACLE = 1e-21  # what the flow in forty digits is within: extrapolation leaves no more
 
 
-def flow_gap(run):
-    start = tuple(array[0] for array in run.weights)
-    return tw.distance(run, tw.flow(run.objective, start, times=run.times, **FLOW))
-
-
-def assert_true(run, proof, gap):
-    """That the measured distance is between the bounds."""
-    count = proof.times.size
-    np.testing.assert_allclose(proof.times, run.times[:count], rtol=1e-15)
-    assert np.all(gap[:count] >= proof.lower - FLOW_ERROR)
-    assert np.all(gap[:count] <= proof.upper + FLOW_ERROR)
+def assert_true(plain, proven, start=None):
+    """That the exact distance, in forty digits, is between the bounds of each step."""
+    gaps = plain.gaps(proven.learning_rate, proven.upper.size - 1, start)
+    with mpmath.workdps(DIGITS):
+        for gap, lower, upper in zip(gaps, proven.lower, proven.upper, strict=True):
+            assert mpmath.mpf(lower) - ORACLE <= gap <= mpmath.mpf(upper) + ORACLE
 
 
 def accepted(proof, folder):
@@ -46,128 +32,144 @@ def accepted(proof, folder):
     return verdict
 
 
-def test_it_proves_what_the_float64_tube_says(folder):
-    """And it is accepted; the flow is where it says, and it is no wider than the other level."""
-    run = aligned_run(3, 0.03, 3.0)
-    proof, other = prove(run), tw.tube(run)
-    verdict = accepted(proof, folder)
-    # The tube adds 64 units in the last place at each step; the proof adds nothing.
-    np.testing.assert_allclose(proof.upper, other.upper, rtol=1e-6)
-    np.testing.assert_allclose(proof.lower, other.lower, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(proof.correction, other.correction, rtol=1e-9)
-    np.testing.assert_allclose(proof.correction + proof.radius, proof.upper, rtol=1e-14)
-    assert np.all(proof.upper <= other.upper)
-    assert_true(run, proof, flow_gap(run))
-    assert proof.failed_at is None
-    assert (verdict.network, verdict.weights, verdict.steps) == ("4-4-4-1", 36, 100)
-    assert verdict.time == pytest.approx(3.0)
-    assert verdict.largest_upper == proof.upper.max()
-    top = proof.upper.argmax()
-    assert verdict.ratio == proof.upper[top] / proof.lower[top]
-    # Between the steps the float64 tube adds the same but for the rounding.
-    assert verdict.between == pytest.approx(other.between[-1], rel=1e-6)
-    assert verdict.largest_jump < 1e-15
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_every_square_loss_of_a_linear_network(case, folder):
-    """The radius is of second order: what is foretold is nearly what is measured."""
+def test_every_loss_of_a_linear_network(case, folder):
+    """Both bounds are the exact distance to the last digits, and one file holds several runs."""
     plain = Plain(**case)
-    run = plain.run(rate=0.004, steps=20)
-    proof, gap = prove(run), plain.gap(run)
-    accepted(proof, folder)
+    proof = prove([plain.run(steps=8), plain.run(rate=0.1, steps=2)])
+    verdict = accepted(proof, folder)
     assert proof.failed_at is None
-    assert_true(run, proof, gap)
-    assert np.all(proof.radius <= 0.1 * gap + FLOW_ERROR)
+    assert len(proof.runs) == len(verdict.runs) == 2
+    for proven in proof.runs:
+        assert_true(plain, proven)
+        # The radius is far below a unit in the last place of the distance.
+        np.testing.assert_allclose(proven.lower, proven.upper, rtol=1e-14, atol=1e-18)
+    assert 0 < proof.radius.max() < 1e-17
+
+
+def test_it_is_inside_of_what_the_validated_flow_says(folder):
+    """The other proof of the same distance, in double precision."""
+    network = tw.LinearNetwork([4, 4, 4, 1])
+    objective = tw.Objective(network, tw.TargetMatrix(np.eye(4)[0]))
+    start = initialisation.aligned(network, 0.1, 0.3, np.eye(4)[0])
+    run = tw.descend(objective, start, learning_rate=0.03, steps=100)
+    proof = prove(run)
+    verdict = accepted(proof, folder)
+    gap = tw.distance(run, tw.flow(objective, start, times=run.times, validate=True))
+    proven = proof.runs[0]
+    # The run in doubles is off from descent in real numbers by less than that.
+    rounding = 1e-14
+    assert np.all(proven.upper >= gap.lower - rounding)
+    assert np.all(proven.lower <= gap.upper + rounding)
+    np.testing.assert_allclose(proven.times, run.times, rtol=1e-15)
+    assert (verdict.network, verdict.loss, verdict.weights) == ("4-4-4-1", "target", 36)
+    assert verdict.time >= run.times[-1]
+    assert verdict.intervals == proof.times.size - 1
+    assert verdict.radius == proof.radius.max()
+    assert verdict.runs[0].largest_upper == proven.upper.max()
+    assert verdict.runs[0].last_lower == proven.lower[-1]
 
 
 def test_a_flow_from_elsewhere_is_inside(folder):
     plain = Plain([3, 2, 2])
-    run, start = plain.run(), plain.start.copy()
+    run, start = plain.run(steps=10), plain.start.copy()
     start[0] += 1e-3
     proof = prove(run, 1.0001e-3)
     assert accepted(proof, folder).start_distance == 1.0001e-3
-    gap = plain.gap(run, start)
-    assert_true(run, proof, gap)
-    assert np.any(gap > prove(run).upper)
+    assert_true(plain, proof.runs[0], start)
+    gap = np.array(plain.gaps(0.02, 10, start), float)
+    assert np.any(gap > prove(run).runs[0].upper)
 
 
-def test_the_points_need_not_be_descent(folder):
-    """The statement is about the points in the file, whatever made them."""
-    plain = Plain([3, 2, 2])
-    run = plain.run(noise=1e-4)
-    proof = prove(run)
-    verdict = accepted(proof, folder)
-    gap = plain.gap(run)
-    assert_true(run, proof, gap)
-    # The correction takes the noise up, which leaves the radius as it would have been.
-    np.testing.assert_allclose(proof.radius, prove(plain.run()).radius, rtol=0.01)
-    points = np.concatenate([w.reshape(31, -1) for w in run.weights], axis=1)
-    stepped = np.array([point - 0.02 * plain.gradient(point) for point in points[:-1]])
-    jumps = np.linalg.norm(points[1:] - stepped, axis=1)
-    assert verdict.largest_jump == pytest.approx(jumps.max(), rel=1e-9)
-
-
-def test_norms_prove_less(folder):
-    plain = Plain([3, 2, 2])
-    run = plain.run(rate=0.002)
-    best, simple = prove(run), prove(run, curvature="norms")
-    accepted(simple, folder)
-    assert_true(run, simple, plain.gap(run))
-    assert simple.upper[-1] > best.upper[-1]
-
-
-def test_where_it_breaks_down_the_steps_before_are_proven(folder):
-    plain = Plain([3, 2, 3, 2, 2])
-    run = plain.run(rate=0.05)
+def test_descent_is_that_of_real_numbers(folder):
+    """Where rounding errors grow, the run in doubles is another one."""
+    plain, rate, steps = Plain([3, 2, 3, 2]), 0.4, 60
+    run = plain.run(rate, steps)
     proof = prove(run)
     accepted(proof, folder)
-    assert proof.failed_at == run.times[proof.times.size]
-    assert_true(run, proof, plain.gap(run))
+    rounded = np.linalg.norm(plain.points(rate, steps) - plain.smooth(run.times), axis=1)
+    with mpmath.workdps(DIGITS):
+        points = plain.points(mpmath.mpf(rate), steps, digits(plain.start)).astype(float)
+    exact = np.linalg.norm(points - plain.smooth(run.times), axis=1)
+    # What SciPy interpolates between its steps is good to 1e-9.
+    np.testing.assert_allclose(proof.runs[0].upper, exact, rtol=0, atol=1e-8)
+    assert np.abs(rounded - exact).max() > 1e-7
+
+
+def test_a_batch_of_runs_is_several(folder):
+    plain = Plain([3, 2, 2])
+    start = tuple(plain.layers(plain.start))
+    run = tw.descend(plain.objective, start, learning_rate=np.array([0.02, 0.05]), steps=4)
+    proof = prove(run)
+    accepted(proof, folder)
+    assert [each.learning_rate for each in proof.runs] == [0.02, 0.05]
+
+
+def test_steps_that_were_not_recorded_are_proven_too():
+    plain = Plain([3, 2])
+    some = eqx.tree_at(lambda each: each.steps, plain.run(steps=5), np.array([0, 2, 4, 6, 8, 10]))
+    assert prove(some).content == prove(plain.run(steps=10)).content
+
+
+def test_a_run_that_diverges_is_proven_up_to_there(folder):
+    plain = Plain([3, 2, 3, 2, 2])
+    start = tuple(plain.layers(plain.start))
+    proof = prove_descents(plain.objective, start, [(2.0, 40)])
+    accepted(proof, folder)
+    count = proof.runs[0].upper.size
+    assert 1 < count < 41
+    assert proof.failed_at == 2.0 * count
+    assert np.all(np.isfinite(proof.runs[0].upper))
 
 
 def test_a_file_is_read_as_it_was_written(small, small_file):
     again = Proof.read(small_file)
     assert again.content == small.content
-    np.testing.assert_array_equal(again.upper, small.upper)
+    np.testing.assert_array_equal(again.runs[1].upper, small.runs[1].upper)
     assert checker.check(small_file).accepted
 
 
 BAD = {
-    "record_every": (lambda: some_records(), {}, "record_every=1"),
-    "batch": (lambda: batch(), {}, "one run"),
-    "network": (lambda: other_network(), {}, "linear networks"),
-    "loss": (lambda: classification(), {}, "square loss"),
+    "nothing recorded": (lambda: unrecorded(), {}, "the weights that a run starts from"),
+    "later records": (lambda: later(), {}, "the weights that a run starts from"),
+    "network": (lambda: other(network=tw.HomogeneousNetwork([3, 2])), {}, "linear networks"),
+    "loss": (lambda: other(problem=logistic()), {}, "the loss logistic"),
     "start": (lambda: Plain([3, 2]).run(), {"start_distance": -1.0}, "start_distance"),
     "infinite": (lambda: Plain([3, 2]).run(), {"start_distance": np.inf}, "start_distance"),
-    "curvature": (lambda: Plain([3, 2]).run(), {"curvature": "auto"}, "exact or norms"),
-    "nothing": (lambda: Plain([3, 2, 2]).run(), {"start_distance": 1e5}, "No step"),
+    "nothing": (lambda: Plain([3, 2, 2]).run(), {"start_distance": 1e5}, "Nothing can be proven"),
+    "no runs": (lambda: [], {}, "at least one run"),
+    "two starts": (lambda: [Plain([3, 2]).run(), moved()], {}, "from one start"),
+    "two objectives": (lambda: [Plain([3, 2]).run(), decayed()], {}, "of one objective"),
 }
 
 
-def some_records():
+def unrecorded():
+    return eqx.tree_at(lambda each: each.weights, Plain([3, 2]).run(), ())
+
+
+def later():
     run = Plain([3, 2]).run()
-    return eqx.tree_at(lambda each: each.steps, run, 2 * run.steps)
+    return eqx.tree_at(lambda each: each.steps, run, 1 + run.steps)
 
 
-def batch():
-    run = Plain([3, 2]).run()
-    return eqx.tree_at(lambda each: each.learning_rate, run, np.array([0.1, 0.2]))
+def other(network=None, problem=None):
+    run = Plain([3, 1]).run() if network is None else Plain([3, 2]).run()
+    objective = tw.Objective(network or run.objective.network, problem or run.objective.problem)
+    return eqx.tree_at(lambda each: each.objective, run, objective)
 
 
-def other_network():
-    run, network = Plain([3, 2]).run(), tw.HomogeneousNetwork([3, 2])
-    return eqx.tree_at(
-        lambda each: each.objective, run, tw.Objective(network, run.objective.problem)
-    )
+def logistic():
+    return tw.Classification(np.eye(3), [0, 1, 0], loss="logistic")
 
 
-def classification():
-    run = Plain([3, 2]).run()
-    problem = tw.Classification(np.eye(3), [0, 1, 0])
-    return eqx.tree_at(
-        lambda each: each.objective, run, tw.Objective(run.objective.network, problem)
-    )
+def moved():
+    plain = Plain([3, 2])
+    plain.start = 2 * plain.start
+    return plain.run()
+
+
+def decayed():
+    return Plain([3, 2], decay=0.1).run()
 
 
 @pytest.mark.parametrize(("make", "options", "message"), BAD.values(), ids=BAD)
@@ -177,7 +179,7 @@ def test_what_cannot_be_proven_is_said(make, options, message):
 
 
 def test_without_flint_the_fix_is_named(monkeypatch, small):
-    monkeypatch.setitem(sys.modules, "thalweg.tubes.checker", None)
-    monkeypatch.delattr("thalweg.tubes.checker", raising=False)
+    monkeypatch.setitem(sys.modules, "thalweg.proofs.checker", None)
+    monkeypatch.delattr("thalweg.proofs.checker", raising=False)
     with pytest.raises(InputError, match="pip install python-flint"):
         small.write("nowhere.json")

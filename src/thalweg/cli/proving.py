@@ -1,4 +1,4 @@
-"""Commands for proofs: make one of a run, and check one that somebody made."""
+"""Commands for proofs: make one of some runs, and check one that somebody made."""
 
 import json
 from dataclasses import asdict
@@ -23,7 +23,13 @@ from thalweg.cli.base import (
 )
 from thalweg.cli.options import number, require_new
 
-_COPIES = 16  # of each step's weights: as numbers, and as the digits of the file
+_COPIES = 40  # numbers that the two bounds of a step take, with the digits of the file
+
+
+def _rates(values: list[float] | None) -> list[float] | None:
+    """Each of the learning rates that are given."""
+    one = number("--learning-rate", above=0.0)
+    return values and [value for value in map(one, values) if value is not None]
 
 
 @app.command()
@@ -31,16 +37,16 @@ def prove(
     file: File = None,
     proof: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("proof.json"),
     learning_rate: Annotated[
-        float | None,
+        list[float] | None,
         typer.Option(
-            help="Of the run; the experiment's first one if not given.",
-            callback=number("--learning-rate", above=0.0),
+            help="Of a run; may be repeated. The experiment's learning rates if not given.",
+            callback=_rates,
         ),
     ] = None,
     start_distance: Annotated[
         float,
         typer.Option(
-            help="How far the flow may start from the run.",
+            help="How far the flow may start from the runs.",
             callback=number("--start-distance", least=0.0),
         ),
     ] = 0.0,
@@ -48,26 +54,25 @@ def prove(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prove the distance of a descent run to the exact flow, in a file that anyone can check."""
+    """Prove the distance of descent runs to the exact flow, in a file that anyone can check."""
     from thalweg import experiment
-    from thalweg.dynamics import descend
-    from thalweg.tubes import prove as make
+    from thalweg.proofs.making import prove_descents
 
     require_new(proof, force)
     settings = read_experiment(file, changes)
     training = settings.training
-    rate = training.learning_rate[0] if learning_rate is None else learning_rate
     objective = experiment.objective(settings, folder_of(file))
-    steps = training.steps_at(rate)
+    rates = learning_rate or training.learning_rate
+    runs = [(float(rate), training.steps_at(rate)) for rate in rates]
+    steps = sum(count for _, count in runs)
     require_memory(
         f"A proof over {steps} steps of {objective.network.size} weights",
-        _COPIES * steps * objective.network.size,
+        _COPIES * steps,
         "lower `training.steps` or `training.time`, or take a larger learning rate",
     )
     weights = experiment.finite_start(settings, objective)
     with working("proving"):
-        run = descend(objective, weights, learning_rate=rate, steps=steps)
-        made = make(run, start_distance)
+        made = prove_descents(objective, weights, runs, start_distance)
     try:
         made.write(proof)
     except OSError as error:
@@ -79,19 +84,30 @@ def prove(
 
 def _tell(made: Any, proof: Path, as_json: bool) -> None:
     if as_json:
+        runs = [
+            {
+                "learning_rate": run.learning_rate, "steps": run.times.size - 1,
+                "lower": float(run.lower.max()), "upper": float(run.upper.max()),
+            }
+            for run in made.runs
+        ]  # fmt: skip
         numbers = {
-            "upper": float(made.upper.max()), "steps": made.times.size - 1,
-            "time": float(made.times[-1]), "failed_at": made.failed_at,
+            "time": float(made.times[-1]), "radius": float(made.radius.max()),
+            "failed_at": made.failed_at, "runs": runs,
         }  # fmt: skip
         print(json.dumps({"proof": str(proof), **finite(numbers)}, indent=1))
         return
     until = "" if made.failed_at is None else f"; nothing is proven from time {made.failed_at:g} on"
-    out.print(
-        f"The exact flow stays within {made.upper.max():.6g} of {made.times.size - 1} steps, to "
-        f"time {made.times[-1]:g}{until}.\nProof: {proof}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    lines = [
+        f"The exact flow is known to {made.radius.max():.2g} up to time {made.times[-1]:g}{until}.",
+        *(
+            f"Learning rate {run.learning_rate:g}: within {run.upper.max():.10g} of it in "
+            f"{run.times.size - 1} steps, {run.upper[-1]:.10g} at the last."
+            for run in made.runs
+        ),
+        f"Proof: {proof}",
+    ]
+    out.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -100,7 +116,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check a proof with ball arithmetic, without the code that made it."""
-    from thalweg.tubes import check as verdict_on
+    from thalweg.proofs import check as verdict_on
 
     verdict = verdict_on(file)
     print(json.dumps(finite(asdict(verdict)), indent=1) if as_json else verdict)

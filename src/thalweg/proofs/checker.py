@@ -52,13 +52,13 @@ layers i < j send (D_i, D_j) to <A_j^T L_{i-1}, D_j C_ij D_i>, C_ij = W_{j-1} ..
     -lambda_min <= m = |(|A_j^T L_{i-1}| |C_ij|)_ij| - decay,
 
 the norm of a symmetric N x N matrix with a zero diagonal. Norms within b of the curve: let N_ij be
-those of W_j ... W_{i+1} at z_n (for j = N with R^T in front), and let W_k move by at most rho_k. The
-products then have norms T_ij(rho) <= N_ij + sum over i < k <= j of N_kj rho_k T_i,k-1. Expanding
-products shows that they differ by at most T(rho + b) - T(rho) if layers that have moved by rho are
-then moved by b. Gamma changes by at most c times what M does, c = |S|, or |X|^2 / 2n.
+those of W_j ... W_{i+1} at z_n (for j = N with R^T in front), and let W_k move by at most rho_k.
+Then the products have norms T_ij(rho) <= N_ij + sum over i < k <= j of N_kj rho_k T_i,k-1, and if
+all layers are moved by b more, the products change by at most T(rho + b) - T(rho), as expanding
+them shows. Gamma changes by at most c times what M does, c = |S|, or |X|^2 / 2n.
 
-[5] The radius. Let e = |theta - z|, e <= r at t_n. As e' <= m e + |z' + grad f(z)| while e < b, with
-m >= 0 bounded on all points within b of the curve,
+[5] The radius. Let e = |theta - z|, and e <= r at t_n. For as long as e < b, with m >= 0 bounding
+-lambda_min at all points within b of the curve, e' <= m e + |z' + grad f(z)|. So
 
     e <= exp(h m) (r + integral of |z' + grad f(z)|)    on all of the interval,
 
@@ -166,7 +166,8 @@ class Checked:
         head = (
             f"proven: linear network {self.network}, {self.weights} weights, {self.loss} loss; "
             f"the exact flow from within {_as_it_is(self.start_distance)} of the start stays "
-            f"within {_rounded(self.radius, 2)} of a computed curve to time {_as_it_is(self.time)}"
+            f"within {_rounded(self.radius, 2)} of a computed curve to time "
+            f"{_rounded(self.time, 6, up=False)}"
         )
         return "\n".join([head, *map(str, self.runs)])
 
@@ -176,7 +177,7 @@ def _rounded(value: float, digits: int, up: bool = True) -> str:
     if not isfinite(value):
         return f"{value:g}"
     context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
-    return f"{context.create_decimal(value):g}"
+    return f"{context.create_decimal(value).normalize():g}"
 
 
 def _between(lower: float, upper: float) -> str:
@@ -366,11 +367,104 @@ class SquareSeries:
         return self.loss.gradient(product) if self.met == 1 else product * self.loss.moment
 
     def rest(self, product: arb) -> arb:
-        """rest(Gamma), from rest(M)."""
+        """What is left of Gamma, from what is left of M."""
         return self.loss.bend * product
 
 
-LOSSES: dict[str, Callable[[Problem], Any]] = {"target": Square, "regression": Square}
+class CrossEntropy:
+    """The mean cross-entropy: Gamma = mean over i of (P_i - e_label(i)) x_i^T, [3]."""
+
+    def __init__(self, problem: Problem):
+        self.inputs, self.count = arb_mat(problem.inputs), len(problem.inputs)
+        self.labels, self.turned = problem.labels, self.inputs.transpose()
+        self.lengths = [euclidean(map(arb, row)) for row in problem.inputs]
+        self.stretch = spectral(self.inputs)
+        self.bend = self.stretch * self.stretch / (2 * self.count)  # c, [4]
+
+    def gradient(self, product: arb_mat) -> arb_mat:
+        """Gamma at M."""
+        outputs = (product * self.turned).transpose().tolist()
+        return self.gathered([softmax(each) for each in outputs], first=True)
+
+    def gathered(self, chances: list[list[arb]], first: bool) -> arb_mat:
+        """Gamma from the coefficients of all P_i, of order 0 or not."""
+        if first:
+            chances = [
+                [p - int(c == label) for c, p in enumerate(each)]
+                for each, label in zip(chances, self.labels, strict=True)
+            ]
+        return arb_mat(chances).transpose() * self.inputs * (arb(1) / self.count)
+
+    def series(self) -> "CrossEntropySeries":
+        """Gamma as a series, of which nothing is known yet."""
+        return CrossEntropySeries(self)
+
+
+class CrossEntropySeries:
+    """Gamma along a series of M, by one series of probabilities for each sample."""
+
+    def __init__(self, loss: CrossEntropy):
+        self.loss, self.samples = loss, [Probabilities() for _ in range(loss.count)]
+        self.met = 0
+
+    def extend(self, product: arb_mat) -> arb_mat:
+        """The next coefficient of Gamma, from that of M."""
+        self.met += 1
+        outputs = (product * self.loss.turned).transpose().tolist()
+        chances = [each.extend(z) for each, z in zip(self.samples, outputs, strict=True)]
+        return self.loss.gathered(chances, first=self.met == 1)
+
+    def rest(self, product: arb) -> arb:
+        """What is left of Gamma, from what is left of M."""
+        off = (
+            each.rest() + product * length / 2
+            for each, length in zip(self.samples, self.loss.lengths, strict=True)
+        )
+        return euclidean(off) * self.loss.stretch / self.loss.count
+
+
+class Probabilities:
+    """The softmax P of one sample's outputs z, as a series; lists go class by class, [3]."""
+
+    def __init__(self):
+        self.outputs: list[list[arb]] = []  # z, order by order
+        self.chances: list[list[arb]] = []  # P
+        self.relative: list[list[arb]] = []  # z' - <P, z'>
+        self.rates: list[list[arb]] = []  # z'
+
+    def extend(self, outputs: list[arb]) -> list[arb]:
+        """The next coefficients of P, from those of z."""
+        order = len(self.outputs)
+        self.outputs.append(outputs)
+        if not order:
+            self.chances = [[each] for each in softmax(outputs)]
+            self.rates, self.relative = [[] for _ in outputs], [[] for _ in outputs]
+            return [each[0] for each in self.chances]
+        for rate, z in zip(self.rates, outputs, strict=True):
+            rate.append(order * z)
+        mean = sum(map(dot, self.chances, self.rates), arb(0))
+        for p, relative, rate in zip(self.chances, self.relative, self.rates, strict=True):
+            relative.append(rate[-1] - mean)
+            p.append(dot(p, relative) / order)
+        return [each[order] for each in self.chances]
+
+    def rest(self) -> arb:
+        """What E is at most; infinite where the argument fails."""
+        last = len(self.outputs) - 1
+        chances = arb_poly([euclidean(each) for each in zip(*self.chances, strict=True)])
+        rates = arb_poly([euclidean(each) for each in zip(*self.rates, strict=True)])
+        product = chances * rates
+        residual = (product + chances * product).coeffs()[last:]  # rho, from order q on
+        length = total([euclidean(each) for each in self.outputs[1:]])
+        off = (4 * length).exp() * total(residual)
+        return off.upper() if off < 1 else arb("inf")
+
+
+LOSSES: dict[str, Callable[[Problem], Any]] = {
+    "target": Square,
+    "regression": Square,
+    "cross-entropy": CrossEntropy,
+}
 
 
 class Step:
@@ -466,13 +560,11 @@ class Step:
         return point, reached.upper()
 
     def steepest(self, within: arb) -> arb:
-        """m within this distance of the curve, or 0 if that is larger, [4]."""
+        """The larger of m and 0 within this distance of the curve, [4]."""
         norms, depth = self.products, len(self.layers)
         near = disturbed(norms, self.moved, depth)
         far = disturbed(norms, [each + within for each in self.moved], depth)
-        upper = [
-            moved + far[j, depth] - near[j, depth] for j, moved in enumerate(self.upper_moved)
-        ]
+        upper = [moved + far[j, depth] - near[j, depth] for j, moved in enumerate(self.upper_moved)]
         turned = self.objective.loss.bend * (far[0, depth] - near[0, depth])
         slope = self.lower_start[0] + self.lower_moved[0]
         lower = [
@@ -546,6 +638,19 @@ def convolved(left: list[arb_mat], right: list[arb_mat], k: int) -> arb_mat:
     if first >= end:
         return arb_mat(left[0].nrows(), right[0].ncols())
     return reduce(add, (left[i] * right[k - i] for i in range(first, end)))
+
+
+def dot(left: list[arb], right: list[arb]) -> arb:
+    """The last coefficient that is known of a product of two series of as many coefficients."""
+    return sum(map(mul, left, reversed(right)), arb(0))
+
+
+def softmax(outputs: list[arb]) -> list[arb]:
+    """exp(z_c) / sum of all exp(z), with z shifted to the size of one."""
+    shift = max(map(float, outputs), default=0.0)
+    grown = [(each - shift).exp() for each in outputs]
+    whole = sum(grown, arb(0))
+    return [each / whole for each in grown]
 
 
 def crossing(left: list[arb], right: list[arb], last: int) -> arb:

@@ -72,11 +72,10 @@ def prove_descents(
     module, header, start = checker(), described(objective), flat(weights)
     problem = module.parse_problem(header)
     runs = [_sharpened(module, problem, start, rate, count) for rate, count in steps]
-    for effort in _EFFORTS:
-        maker = _Maker(module, problem, start, float(start_distance), effort, runs)
-        maker.go()
-        if maker.radii[-1] <= max(_ENOUGH, start_distance) and maker.times[-1] == maker.horizon:
-            break
+    maker = _Maker(module, problem, start, float(start_distance), _EFFORTS[0], runs)
+    if not maker.succeeds():
+        maker = _Maker(module, problem, start, float(start_distance), _EFFORTS[1], runs)
+        maker.succeeds()
     if len(maker.times) == 1:
         raise InputError(
             "Nothing can be proven of this flow; start nearer to zero, or take a smaller "
@@ -87,7 +86,9 @@ def prove_descents(
         for (rate, count), claim in zip(steps, maker.claims, strict=True)
         if len(claim.upper) <= count
     ]
-    return Proof({**header, **maker.content(start)}, min(ends, default=None))
+    return Proof(
+        {"format": module.FORMAT, **header, **maker.content(start)}, min(ends, default=None)
+    )
 
 
 class _Run(NamedTuple):
@@ -114,9 +115,7 @@ def _sharpened(
         precision = int(min(max(needed, 1.5 * precision), module.MOST_BITS))
 
 
-def _kept(
-    module: ModuleType, problem: Any, start: list[float], run: _Run
-) -> tuple[int, bool]:
+def _kept(module: ModuleType, problem: Any, start: list[float], run: _Run) -> tuple[int, bool]:
     """How many steps of a run stay sharp and near, and whether they end for lack of bits."""
     descent = module.Descent(problem, start, run.learning_rate, run.precision)
     with module.ctx.workprec(run.precision):
@@ -158,12 +157,14 @@ class _Maker:
         self.horizon = max(_time_after(module, run) for run in runs)
         self.wanted = effort.defect * (float(np.linalg.norm(start)) or 1.0)
 
-    def go(self) -> None:
-        """To the horizon, or as far as it goes."""
+    def succeeds(self) -> bool:
+        """Go to the horizon, or as far as it goes; whether that was with a good radius."""
         length = self.horizon / 10
         with self.checker.ctx.workprec(self.effort.precision):
             while self.times[-1] < self.horizon and length is not None:
                 length = self._advance(length)
+        whole = self.times[-1] == self.horizon
+        return whole and self.radii[-1] <= max(_ENOUGH, self.radii[0])
 
     def _advance(self, length: float) -> float | None:
         """Prove one more interval; how long the next one should be, None where that fails."""
@@ -219,7 +220,6 @@ class _Maker:
     def content(self, start: list[float]) -> dict[str, Any]:
         """The part of a file that is found here."""
         return {
-            "format": self.checker.FORMAT,
             "start": hexadecimal(start),
             "order": self.effort.order,
             "precision": self.effort.precision,

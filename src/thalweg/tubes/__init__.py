@@ -2,21 +2,16 @@
 
 `tube` puts steps together in float64: `advance` takes them, block by block, `growth` says how a
 radius grows over one of them, `tail` what holds after the last; `steps` finds the largest step that
-is proven to stay near. `proof` makes a file of the same bounds in ball arithmetic, and `checker`,
-which uses nothing of this package, checks it.
+is proven to stay near. Proofs in ball arithmetic are in `thalweg.proofs`.
 """
 
-from thalweg.tubes.proof import Proof, check, prove
 from thalweg.tubes.steps import CertifiedStep, certified_step
 from thalweg.tubes.tube import Tube, tube, tube_along
 
 __all__ = [
     "CertifiedStep",
-    "Proof",
     "Tube",
     "certified_step",
-    "check",
-    "prove",
     "tube",
     "tube_along",
 ]
