@@ -175,3 +175,12 @@ def test_numbers_of_a_case_have_powers_within_floating_point(name):
     start = tuple(array[0] for array in run.weights)
     with pytest.raises(InputError, match=f"`{name}` must be of a size between .*got 1.8e\\+308"):
         tw.certificates.Case(run.objective, start, **{name: 1.7976931348623157e308})
+
+
+def test_starts_that_no_memory_holds_are_refused():
+    for make in (
+        lambda: tw.adversarial.diverging(2**34, 2, 0.1, 0.1),
+        lambda: tw.adversarial.stalling(2**34, [[-1.0]]),
+    ):
+        with pytest.raises(InputError, match=r"17179869184 layers must fit in memory, .*TB of"):
+            make()

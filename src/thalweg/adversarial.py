@@ -32,6 +32,7 @@ from jaxtyping import Array, Bool, Float, ScalarLike
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, is_traced, require_count, require_positive
 from thalweg._shown import shown
+from thalweg._sizes import require_memory
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.problem import AbstractProblem
@@ -85,6 +86,7 @@ def diverging(
     first step on the loss is at least (2^N - 1)^2 / 2, and it grows doubly exponentially.
     """
     depth, width = _even(depth), require_count("width", width)
+    _require_memory(depth, width)
     proven = divergence_factor(depth, learning_rate, margin)
     factor = proven if factor is None else factor
     base = jnp.maximum(jnp.asarray(margin, float), 0.75) ** (1 / depth)
@@ -147,6 +149,7 @@ def stalling(depth: int, target: Any) -> Trap:
                 f"`target` must have a negative eigenvalue, but the smallest is {smallest:g}; "
                 "descent from the identity may well reach it."
             )
+    _require_memory(depth, phi.shape[0])
     return Trap(symmetric, (jnp.eye(phi.shape[0]),) * depth)
 
 
@@ -215,6 +218,11 @@ def _even(depth: int) -> int:
     if depth % 2:
         raise InputError(f"`depth` must be even for this construction, got {depth}.")
     return depth
+
+
+def _require_memory(depth: int, width: int) -> None:
+    # An array takes as much as some hundred numbers, however small it is.
+    require_memory(f"A start with {depth} layers", depth * (width**2 + 100), "lower `depth`")
 
 
 def _require_three_layers(network: AbstractNetwork) -> None:
