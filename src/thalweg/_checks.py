@@ -72,7 +72,7 @@ def as_floating(name: str, values: Any, fix: str = "") -> Float[Array, "..."]:
     return array
 
 
-def require_finite(name: str, array: Array, fix: str = "") -> None:
+def require_finite(name: str, array: Array | np.ndarray, fix: str = "") -> None:
     """Refuse NaN and infinity, and say where the first one is, and what may help."""
     if is_traced(array):
         return
@@ -107,11 +107,18 @@ def require_ordinary(name: str, values: Any) -> None:
 
 
 def finite_weights(weights: Any, name: str = "weights") -> Any:
-    """The weights as floating arrays without NaN and infinity, in the same structure."""
-    fix = "did the run that they come from diverge?"
-    return jax.tree.map_with_path(
-        lambda path, array: as_floating(f"{name}{_place(path)}", array, fix), weights
-    )
+    """The weights as floating arrays without NaN and infinity, in the same structure.
+
+    NumPy's stay where they are: JAX compiles a copy for every shape anew.
+    """
+
+    def leaf(path: Any, given: Any) -> Any:
+        on_host = isinstance(given, np.ndarray) and given.dtype in (np.float64, np.float32)
+        array = given if on_host else as_array(f"{name}{_place(path)}", given)
+        require_finite(f"{name}{_place(path)}", array, "did the run that they come from diverge?")
+        return array
+
+    return jax.tree.map_with_path(leaf, weights)
 
 
 def require_positive(name: str, value: Any) -> None:

@@ -24,7 +24,7 @@ eta s, Nesterov's condition (1 + beta) |q| < 1 + beta q is q < 1 or else -q (1 +
 """
 
 from abc import abstractmethod
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax
@@ -42,6 +42,7 @@ __all__ = [
     "AbstractOptimiser",
     "GradientDescent",
     "HeavyBall",
+    "Momentum",
     "Nesterov",
     "Transformation",
     "as_optimiser",
@@ -50,6 +51,18 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class Momentum(NamedTuple):
+    """A rule m <- beta m + g, in plain numbers, for kernels.
+
+    Attributes:
+        beta: the share that is kept.
+        ahead: whether the direction is g + beta m, or m.
+    """
+
+    beta: float
+    ahead: bool
 
 
 @shown
@@ -64,6 +77,11 @@ class AbstractOptimiser(eqx.Module):
     def plain(self) -> bool:
         """Whether this is plain gradient descent, which the theory of descent is about."""
         return False
+
+    @property
+    def momentum(self) -> Momentum | None:
+        """The same rule as kernels know it; None: JAX computes it."""
+        return None
 
     @abstractmethod
     def init(self, weights: AnyWeights) -> Any:
@@ -91,6 +109,11 @@ class GradientDescent(AbstractOptimiser):
     @override
     def plain(self) -> bool:
         return True
+
+    @property
+    @override
+    def momentum(self) -> Momentum:
+        return Momentum(0.0, ahead=False)
 
     @override
     def init(self, weights: AnyWeights) -> Any:
@@ -122,6 +145,11 @@ class HeavyBall(AbstractOptimiser):
         """Take the share of the momentum that is kept from step to step, 0 <= beta < 1."""
         self.beta = _checked_beta(beta)
 
+    @property
+    @override
+    def momentum(self) -> Momentum:
+        return Momentum(float(self.beta), ahead=False)
+
     @override
     def init(self, weights: AnyWeights) -> Any:
         return jax.tree.map(jnp.zeros_like, weights)
@@ -148,6 +176,11 @@ class Nesterov(AbstractOptimiser):
     def __init__(self, beta: ScalarLike):
         """Take the share of the momentum that is kept from step to step, 0 <= beta < 1."""
         self.beta = _checked_beta(beta)
+
+    @property
+    @override
+    def momentum(self) -> Momentum:
+        return Momentum(float(self.beta), ahead=True)
 
     @override
     def init(self, weights: AnyWeights) -> Any:

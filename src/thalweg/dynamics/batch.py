@@ -1,14 +1,14 @@
-"""Many descents side by side: the compiled loop, what it records, and how blocks are run.
+"""Many descents side by side: in blocks, of which each core works on one at a time.
 
-Runs are laid side by side in *lanes* along the last axis of each array and advance in lockstep; a
-full set of lanes is a block, and each core works on one block at a time. How many lanes a block has
-depends on the objective and its weights' shapes alone, and a block that is not full is padded: so
-one compiled loop serves every batch, and a run's numbers are bitwise independent of the batch.
+How a block takes its steps is an *engine*'s: a native kernel for small linear networks (`native`),
+a loop that JAX compiles for all others (`compiled`). Runs share lanes in both, and in both a run's
+numbers are bitwise independent of the batch.
 """
 
 import os
 import threading
 import time as clock
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,9 +17,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from thalweg._checks import InputError
 from thalweg._quantity import NEVER
@@ -29,7 +28,11 @@ from thalweg.objective import AbstractObjective
 from thalweg.optimisers import PLAIN, AbstractOptimiser
 
 Observe = Callable[[AnyWeights], Any]
-"""A function of one network's weights; one with a method `in_lanes` is given a whole block."""
+"""A function of one network's weights.
+
+One with a method `in_lanes` is given many networks along the last axis, in JAX's arrays; one with
+a method `at_points` many along the first axis, in NumPy's, where they are not inside of JAX.
+"""
 Progress = Callable[[int, int], None]
 
 RECORD_LIMIT = 8 * 2**30
@@ -71,23 +74,6 @@ def counts_of(objective: AbstractObjective, weights: AnyWeights = None) -> tuple
     return len(shapes), sum(map(prod, shapes))
 
 
-# --- the compiled loop ---------------------------------------------------------------------------
-
-
-class _State(eqx.Module):
-    """A block in flight, with the lanes last.
-
-    Attributes:
-        weights: the weights.
-        memory: what the optimiser keeps from step to step.
-        survived: how many steps began at a finite loss.
-    """
-
-    weights: AnyWeights
-    memory: Any
-    survived: Int[Array, " lanes"]
-
-
 class Iteration(eqx.Module):
     """What is descended, and how."""
 
@@ -95,72 +81,58 @@ class Iteration(eqx.Module):
     optimiser: AbstractOptimiser = PLAIN
 
 
-def _value_and_gradient(
-    objective: AbstractObjective, weights: AnyWeights
-) -> tuple[Array, AnyWeights]:
-    if jax.tree.leaves(weights)[0].shape[-1] > 1:
-        return objective.value_and_gradient_in_lanes(weights)
-    one = jax.tree.map(lambda array: array[..., 0], weights)
-    value, gradient = objective.value_and_gradient(one)
-    return value[None], jax.tree.map(lambda part: part[..., None], gradient)
+# --- engines -------------------------------------------------------------------------------------
 
 
-def _step(iteration: Iteration, rates: Array, state: _State) -> tuple[Array, _State]:
-    value, gradient = _value_and_gradient(iteration.objective, state.weights)
-    in_lanes = jax.vmap(iteration.optimiser.direction, in_axes=-1, out_axes=-1)
-    direction, memory = in_lanes(gradient, state.memory, state.weights)
-    moved = jax.tree.map(lambda w, d: w - rates.astype(w.dtype) * d, state.weights, direction)
-    return value, _State(moved, memory, state.survived + jnp.isfinite(value))
+class AbstractFlight(ABC):
+    """A block of runs on its way. Records are (losses, observations), runs first, then records."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """How many records one call of `advance` may make."""
+
+    @abstractmethod
+    def advance(self, inner: int, count: int, keep: bool) -> Any:
+        """`count` times: record, then take `inner` steps; the records, if they are to be kept."""
+
+    @abstractmethod
+    def look(self) -> Any:
+        """One more record, where the runs are; no step."""
+
+    @property
+    @abstractmethod
+    def survived(self) -> Int[np.ndarray, " runs"]:
+        """How many steps, and looks, began at a finite loss."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> AnyWeights:
+        """Where the runs are, runs first."""
 
 
-def _steps(iteration: Iteration, rates: Array, state: _State, count: Array) -> _State:
-    """Many steps. Two in one round of the loop spare XLA a copy of all weights: 1.4 x faster."""
+class AbstractEngine(ABC):
+    """How blocks take their steps."""
 
-    def one(_: Array, state: _State) -> _State:
-        return _step(iteration, rates, state)[1]
+    @property
+    @abstractmethod
+    def runs_at_once(self) -> int:
+        """How many runs a block has."""
 
-    def two(index: Array, state: _State) -> _State:
-        return one(index, one(index, state))
+    @abstractmethod
+    def record_of(self, start: AnyWeights) -> Any:
+        """The shapes of what is observed of one run at one record, which starts here."""
 
-    state = jax.lax.fori_loop(0, count // 2, two, state)
-    return jax.lax.fori_loop(0, count % 2, one, state)
-
-
-def _observation(observe: Observe | None, weights: AnyWeights) -> Any:
-    if observe is None:
-        return weights
-    together = getattr(observe, "in_lanes", jax.vmap(observe, in_axes=-1, out_axes=-1))
-    return together(weights)
-
-
-@eqx.filter_jit
-def _advance(
-    iteration: Iteration,
-    observe: Observe | None,
-    rates: Float[Array, " lanes"],
-    state: _State,
-    buffers: Any,
-    inner: Int[Array, ""],
-    count: Int[Array, ""],
-) -> tuple[_State, Any]:
-    """`count` times: record, then take `inner` steps. Both counts are traced."""
-
-    def record_and_go(index: Array, carry: tuple[_State, Any]) -> tuple[_State, Any]:
-        state, (losses, observations) = carry
-        seen = _observation(observe, state.weights)
-        observations = jax.tree.map(lambda b, o: b.at[index].set(o), observations, seen)
-        value, state = _step(iteration, rates, state)  # the loss comes with the gradient
-        losses = losses.at[index].set(value.astype(losses.dtype))  # data may be more precise
-        return _steps(iteration, rates, state, inner - 1), (losses, observations)
-
-    return jax.lax.fori_loop(0, count, record_and_go, (state, buffers))
+    @abstractmethod
+    def begin(
+        self, starts: AnyWeights, rates: Float[np.ndarray, " runs"], records: int
+    ) -> AbstractFlight:
+        """Let a block start, which is to make so many records."""
 
 
-@eqx.filter_jit
-def _look(iteration: Iteration, observe: Observe | None, state: _State) -> tuple[Any, Array]:
-    """What there is to record at the last step, and how many steps had a finite loss with it."""
-    value, _ = _value_and_gradient(iteration.objective, state.weights)
-    return (value, _observation(observe, state.weights)), state.survived + jnp.isfinite(value)
+def buffer_length(nbytes: int, wanted: int) -> int:
+    """How many records of so many bytes each one call may make."""
+    return int(np.clip(_BUFFER_BYTES // max(nbytes, 1), 1, max(wanted, 1)))
 
 
 # --- recording -----------------------------------------------------------------------------------
@@ -177,34 +149,24 @@ class Kept(eqx.Module):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Where a batch's records go, and how large the compiled loop's own buffers may be."""
+    """Where a batch's records go."""
 
     steps: Int[np.ndarray, " times"]
     record_every: int
-    observe: Observe | None
-    lanes: int
     kept: Kept
-    buffers: Any
 
     @classmethod
     def for_runs(
-        cls,
-        lanes: int,
-        starts: AnyWeights,
-        observe: Observe | None,
-        steps: int,
-        record_every: int,
+        cls, engine: AbstractEngine, starts: AnyWeights, steps: int, record_every: int
     ) -> "Recorder":
         """Make room for the records of these runs, or say that there is none."""
         arrays = jax.tree.leaves(starts)
         runs = arrays[0].shape[0]
         records = -(-steps // record_every) + 1  # multiples below the last step, and that one
-        dtype = np.result_type(*arrays)
-        block = jax.tree.map(lambda a: jax.ShapeDtypeStruct((*a.shape[1:], lanes), a.dtype), starts)
-        seen = jax.eval_shape(lambda weights: _observation(observe, weights), block)
-        one = (jax.ShapeDtypeStruct((lanes,), dtype), seen)
+        seen = engine.record_of(jax.tree.map(lambda array: array[0], starts))
+        one = (jax.ShapeDtypeStruct((), np.result_type(*arrays)), seen)
         nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
-        numbers = nbytes // lanes * runs * records // NUMBER
+        numbers = nbytes * runs * records // NUMBER
         total = NUMBER * numbers
         if total > RECORD_LIMIT:
             raise InputError(
@@ -216,13 +178,9 @@ class Recorder:
             f"The recording of {runs} runs x {records} records", numbers,
             "raise `record_every` or give `observe`",
         )  # fmt: skip
-        # Few sizes, so that few loops are compiled; a large buffer is costly to pass around.
-        wanted = next(size for size in (1, 16, 256) if size >= min(records - 1, 256))
-        capacity = int(np.clip(_BUFFER_BYTES // nbytes, 1, wanted))
-        buffers = jax.tree.map(lambda leaf: np.zeros((capacity, *leaf.shape), leaf.dtype), one)
 
         def room(leaf: Any) -> np.ndarray:
-            return np.empty((runs, records, *leaf.shape[:-1]), leaf.dtype)
+            return np.empty((runs, records, *leaf.shape), leaf.dtype)
 
         kept = Kept(
             loss=room(one[0]),
@@ -230,15 +188,22 @@ class Recorder:
             diverged_at=np.empty(runs, int),
             final=jax.tree.map(np.empty_like, starts),
         )
-        recorded = np.append(np.arange(0, steps, record_every), steps)
-        return cls(recorded, record_every, observe, lanes, kept, buffers)
+        return cls(np.append(np.arange(0, steps, record_every), steps), record_every, kept)
 
-    def write(self, runs: slice, first: int, count: int, records: Any) -> None:
-        """Copy `count` records (records first, lanes last) of a block's real runs."""
-        real = runs.stop - runs.start
+    def write(self, runs: slice, first: int, records: Any) -> None:
+        """Copy records of a block (runs first, then records), from the first of them on."""
         goal = (self.kept.loss, self.kept.observed)
         for room, leaf in zip(jax.tree.leaves(goal), jax.tree.leaves(records), strict=True):
-            room[runs, first : first + count] = np.moveaxis(np.asarray(leaf)[:count], -1, 0)[:real]
+            room[runs, first : first + leaf.shape[1]] = leaf
+
+    def finish(self, runs: slice, flight: AbstractFlight) -> None:
+        """Keep what a block leaves at its end."""
+        self.write(runs, self.steps.size - 1, flight.look())
+        survived = flight.survived  # all steps and the last look, or up to the divergence
+        self.kept.diverged_at[runs] = np.where(survived > self.steps[-1], NEVER, survived)
+        ends = (jax.tree.leaves(tree) for tree in (self.kept.final, flight.weights))
+        for room, array in zip(*ends, strict=True):
+            room[runs] = array
 
 
 class _Meter:
@@ -258,20 +223,20 @@ class _Meter:
 
 
 def run_blocks(
-    iteration: Iteration,
+    engine: AbstractEngine,
     starts: AnyWeights,
     rates: Float[np.ndarray, " runs"],
     recorder: Recorder,
     progress: Progress | None,
 ) -> None:
-    """Run all blocks, one per core at a time; compiled code runs outside Python's lock."""
-    runs, lanes = rates.size, recorder.lanes
-    blocks = [slice(i, min(i + lanes, runs)) for i in range(0, runs, lanes)]
+    """Run all blocks, one per core at a time; engines work outside Python's lock."""
+    runs, together = rates.size, engine.runs_at_once
+    blocks = [slice(i, min(i + together, runs)) for i in range(0, runs, together)]
     meter = _Meter(runs * int(recorder.steps[-1]), progress)
     with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1)) as pool:
         try:
             work = [
-                pool.submit(_run_block, iteration, starts, rates, recorder, block, meter)
+                pool.submit(_run_block, engine, starts, rates, recorder, block, meter)
                 for block in blocks
             ]
             for future in work:
@@ -282,7 +247,7 @@ def run_blocks(
 
 
 def _run_block(
-    iteration: Iteration,
+    engine: AbstractEngine,
     starts: AnyWeights,
     rates: Float[np.ndarray, " runs"],
     recorder: Recorder,
@@ -290,33 +255,20 @@ def _run_block(
     meter: _Meter,
 ) -> None:
     """Run one block from start to end, recording as it goes."""
-    real, lanes = runs.stop - runs.start, recorder.lanes
-    places = np.minimum(np.arange(runs.start, runs.start + lanes), runs.stop - 1)  # pad: last run
-    weights = jax.tree.map(lambda array: jnp.asarray(np.moveaxis(array[places], 0, -1)), starts)
-    memory = jax.vmap(iteration.optimiser.init, in_axes=-1, out_axes=-1)(weights)
-    state = _State(weights, memory, jnp.zeros(lanes, int))
-    lane_rates = jnp.asarray(rates[places])
-    capacity = recorder.buffers[0].shape[0]
-    pace = _Pace(int(recorder.steps[-1]), recorder.record_every, capacity)
-    for first, inner, count in pace:
+    if meter.stopped.is_set():
+        return
+    mine = jax.tree.map(lambda array: array[runs], starts)
+    flight = engine.begin(mine, rates[runs], recorder.steps.size)
+    for first, inner, count in _Pace(
+        int(recorder.steps[-1]), recorder.record_every, flight.capacity
+    ):
         if meter.stopped.is_set():
             return
-        state, records = _advance(
-            iteration, recorder.observe, lane_rates, state, recorder.buffers,
-            jnp.asarray(inner), jnp.asarray(count),
-        )  # fmt: skip
+        records = flight.advance(inner, count, keep=first is not None)
         if first is not None:
-            recorder.write(runs, first, count, records)
-        state.survived.block_until_ready()
-        meter.add(real * inner * count)
-    last, survived = _look(iteration, recorder.observe, state)
-    last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], last)
-    recorder.write(runs, recorder.steps.size - 1, 1, last)
-    survived = np.asarray(survived)[:real]  # all steps and the last look, or up to the divergence
-    recorder.kept.diverged_at[runs] = np.where(survived > recorder.steps[-1], NEVER, survived)
-    ends = (jax.tree.leaves(tree) for tree in (recorder.kept.final, state.weights))
-    for room, array in zip(*ends, strict=True):
-        room[runs] = np.moveaxis(np.asarray(array), -1, 0)[:real]
+            recorder.write(runs, first, records)
+        meter.add((runs.stop - runs.start) * inner * count)
+    recorder.finish(runs, flight)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Gradient descent, one compiled loop for a whole batch of runs.
+"""Gradient descent, of one run or a whole batch of them.
 
     weights_{k+1} = weights_k - learning_rate * direction_k,    time t = learning_rate * k,
 
@@ -37,6 +37,8 @@ from thalweg.dynamics.batch import (
     lanes_of,
     run_blocks,
 )
+from thalweg.dynamics.compiled import CompiledEngine
+from thalweg.dynamics.native import native_engine
 from thalweg.dynamics.starts import starts_of
 from thalweg.dynamics.trajectory import AbstractTrajectory, network_objective
 from thalweg.objective import AbstractObjective, Objective
@@ -171,8 +173,11 @@ def descend(
     optimiser = as_optimiser(optimiser, first)
     lanes = lanes_of(objective, first)
     _require_time(objective, first, lanes, rates.size, steps)
-    recorder = Recorder.for_runs(lanes, starts, observe, steps, record_every)
-    run_blocks(Iteration(objective, optimiser), starts, rates, recorder, progress)
+    iteration = Iteration(objective, optimiser)
+    native = native_engine(iteration, observe, starts, steps)
+    engine = native or CompiledEngine(iteration, observe, lanes)
+    recorder = Recorder.for_runs(engine, starts, steps, record_every)
+    run_blocks(engine, starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
     rates = rates.reshape(batch)
     return Descent(

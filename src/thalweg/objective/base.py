@@ -28,6 +28,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, as_tree, require_alike, require_tree_shapes
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, Scalar
+from thalweg.kernels.chain import Chain
 from thalweg.network import LinearNetwork
 
 DENSE_LIMIT = 6000
@@ -61,6 +62,11 @@ class AbstractObjective(eqx.Module):
     @property
     def linear(self) -> LinearNetwork | None:
         """The linear network whose weights these are; None where there is none."""
+        return None
+
+    @property
+    def chain(self) -> Chain | None:
+        """The same function as a squared distance of a product, for kernels; None: JAX has it."""
         return None
 
     def operations(self, weights: AnyWeights) -> int:

@@ -14,6 +14,7 @@ from typing_extensions import override
 from thalweg._arguments import as_layers, checked
 from thalweg._checks import InputError, as_floating, described, is_traced, require_ordinary
 from thalweg._typing import Scalar, Weights
+from thalweg.kernels.chain import Chain, chain_of
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective.base import AbstractObjective, floating
 from thalweg.problem import AbstractProblem
@@ -63,6 +64,22 @@ class Objective(AbstractObjective):
     @override
     def linear(self) -> LinearNetwork | None:
         return self.network.linear
+
+    @property
+    @override
+    def chain(self) -> Chain | None:
+        linear, squares = self.linear, self.problem.squared_distance
+        if linear is None or squares is None:
+            return None
+        return chain_of(
+            linear.widths,
+            linear.readout,
+            squares.factor,
+            squares.target,
+            scale=squares.scale,
+            minimum=squares.minimum,
+            decay=float(self.weight_decay),
+        )
 
     @override
     def operations(self, weights: Any = None) -> int:

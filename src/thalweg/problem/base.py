@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, no_type_check
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
@@ -60,6 +61,22 @@ class OutputBounds(NamedTuple):
 
     second: PerSample
     third: PerSample
+
+
+class SquaredDistance(NamedTuple):
+    """A loss scale |M F^T - T^T|^2 + minimum, in plain numbers, for kernels.
+
+    Attributes:
+        factor: F; None for the identity.
+        target: T^T.
+        scale: of the square.
+        minimum: what is added to it.
+    """
+
+    factor: Float[np.ndarray, "rank features"] | None
+    target: Float[np.ndarray, "outputs rank"]
+    scale: float
+    minimum: float
 
 
 @shown
@@ -147,6 +164,11 @@ class AbstractProblem(eqx.Module):
     @no_type_check  # run-time checkers cannot see the type, which is imported for editors alone
     def least_squares(self) -> "AbstractLeastSquares | None":
         """The same loss as a squared error with its factors; None where it is none."""
+        return None
+
+    @property
+    def squared_distance(self) -> SquaredDistance | None:
+        """The same loss of a linear predictor as kernels know it; None: JAX computes it."""
         return None
 
     @property

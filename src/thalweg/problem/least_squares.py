@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from typing_extensions import override
 
@@ -34,6 +35,7 @@ from thalweg.problem.base import (
     Outputs,
     PerSample,
     Rounding,
+    SquaredDistance,
     units,
 )
 from thalweg.problem.factors import factorise
@@ -215,6 +217,11 @@ class Regression(AbstractLeastSquares):
         """Y^T X / n."""
         return self.targets.T @ self.inputs / self.inputs.shape[0]
 
+    @property
+    @override
+    def squared_distance(self) -> SquaredDistance | None:
+        return _in_numbers(self) if type(self) is Regression else None
+
     @override
     def image(self, matrix: Array) -> Array:
         return _times(matrix, self.input_factor.T)
@@ -290,6 +297,12 @@ class TargetMatrix(AbstractLeastSquares):
     def shape(self) -> tuple[int, int]:
         return self.minimiser.shape[0], self.minimiser.shape[1]
 
+    @property
+    @override
+    def squared_distance(self) -> SquaredDistance | None:
+        white = type(self) is TargetMatrix
+        return _in_numbers(self)._replace(factor=None) if white else None
+
     @override
     def image(self, matrix: Array) -> Array:
         return matrix
@@ -297,6 +310,16 @@ class TargetMatrix(AbstractLeastSquares):
     @override
     def pull_back(self, residual: Array) -> Array:
         return residual
+
+
+def _in_numbers(problem: AbstractLeastSquares) -> SquaredDistance:
+    """For kernels; asked of no class that derives from ours, whose loss may be another one."""
+    return SquaredDistance(
+        np.asarray(problem.input_factor, float),
+        np.asarray(problem.fitted, float).T,
+        float(problem.scale),
+        float(problem.minimum),
+    )
 
 
 def _times(left: Array, right: Matrix) -> Array:

@@ -1,0 +1,34 @@
+"""Native kernels: what small linear networks do all day, compiled by Numba once and for all shapes.
+
+JAX compiles every function for every shape anew. The kernels here take depth, widths and all
+numbers at run time: they are compiled once ever, and kept on disk. They know one form, the squared
+distance of a product of matrices (`chain`); everything else, and everything where Numba cannot be
+loaded or `THALWEG_KERNELS` is `off`, stays with JAX.
+"""
+
+import os
+from functools import cache
+
+__all__ = ["SWITCH", "available"]
+
+SWITCH = "THALWEG_KERNELS"
+"""The environment variable that is `off` where JAX is to do everything."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def available() -> bool:
+    """Whether there are kernels; loads Numba when it is first asked."""
+    off = os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
+    return not off and _loads()
+
+
+@cache
+def _loads() -> bool:
+    try:
+        import numba  # noqa: F401
+    except Exception:  # whatever is the matter with it, such as a NumPy that it does not know
+        return False
+    return True
