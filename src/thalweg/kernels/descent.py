@@ -11,8 +11,24 @@ import numpy as np
 
 from thalweg.kernels.chain import Chain
 from thalweg.kernels.compiling import kernel, part
-from thalweg.kernels.frames import Areas, aligned
-from thalweg.kernels.products import multiply, multiply_back, outer
+from thalweg.kernels.frames import aligned
+from thalweg.kernels.plans import (
+    DECAY,
+    FIRST,
+    LAST,
+    LENGTH,
+    MINIMUM,
+    OWN,
+    SCALE,
+    SHARED,
+    TARGET,
+    Plan,
+    multiply_down,
+    offset,
+    product,
+    width,
+)
+from thalweg.kernels.products import multiply_back, outer
 from thalweg.kernels.tiles import (
     add,
     fma,
@@ -29,11 +45,8 @@ from thalweg.kernels.tiles import (
     where_less,
 )
 
-# What a kernel is told: whole numbers, then three of them for each factor and behind the last one;
-# and a few real numbers.
-_LENGTH, _FIRST, _LAST, _TRAINED, _KIND = range(5)
-_MOMENTUM, _BEFORE, _SPARE, _TARGET, _RATE, _SURVIVED, _FACTORS = range(5, 12)
-_SCALE, _MINIMUM, _DECAY, _BETA = range(4)
+_KIND, _MOMENTUM, _BEFORE, _SPARE, _RATE, _SURVIVED = range(SHARED, SHARED + 6)
+_BETA = OWN
 _PLAIN, _HEAVY_BALL, _NESTEROV = range(3)
 
 
@@ -53,15 +66,19 @@ class Descents:
         self.runs, self._chain, self._lanes = rates.size, chain, (0,) * lanes
         kind = (_NESTEROV if ahead else _HEAVY_BALL) if beta > 0 else _PLAIN
         self._numbers = np.array([chain.scale, chain.minimum, chain.decay, beta], float)
-        self._plan, rows = _plan(chain, kind)
-        count = -(-self.runs // len(self._lanes))
-        self._frames = aligned(count, rows, len(self._lanes))
+        plan, widest = Plan(chain, {_KIND: kind}), chain.rows * int(chain.widths.max())
+        plan.take(_MOMENTUM, chain.factors.size if kind != _PLAIN else 0)
+        plan.take(_BEFORE, widest)
+        plan.take(_SPARE, widest)
+        target = plan.take(TARGET, chain.target.size)
+        rate, self._survived = plan.take(_RATE, 1), plan.take(_SURVIVED, 1)
+        self._plan = plan.numbers
+        self._frames = aligned(-(-self.runs // lanes), plan.areas.size, lanes)
         self._frames[:] = 0.0
-        target = self._rows(_TARGET, chain.target.size)
         self._frames[:, : chain.factors.size] = chain.factors[:, None]
         self._frames[:, target] = chain.target[:, None]
         self._fill(chain.trained, weights[:, chain.places])
-        self._fill(self._rows(_RATE), rates[:, None])
+        self._fill(rate, rates[:, None])
 
     def advance(
         self, inner: int, count: int, losses: np.ndarray, weights: np.ndarray | None = None
@@ -86,11 +103,7 @@ class Descents:
     @property
     def survived(self) -> np.ndarray:
         """How many steps, and looks, began at a finite loss."""
-        return self._read(self._rows(_SURVIVED))[:, 0].astype(int)
-
-    def _rows(self, name: int, count: int = 1) -> slice:
-        begin = int(self._plan[name])
-        return slice(begin, begin + count)
+        return self._read(self._survived)[:, 0].astype(int)
 
     def _fill(self, rows: slice, values: np.ndarray) -> None:
         frames, _, lanes = self._frames.shape
@@ -102,37 +115,13 @@ class Descents:
         return taken.reshape(-1, taken.shape[2])[: self.runs]
 
 
-def _plan(chain: Chain, kind: int) -> tuple[np.ndarray, int]:
-    """Where things are in a frame, and how many rows it has."""
-    areas = Areas(chain.factors.size)
-    rows, widths = chain.rows, chain.widths
-    # The products from the last factor down to each; the first of them is that factor itself.
-    products = [areas.take(rows * int(width)) for width in widths[: chain.length - 1]]
-    widest = rows * int(widths.max())
-    header = {
-        _LENGTH: chain.length,
-        _FIRST: chain.first,
-        _LAST: chain.last,
-        _TRAINED: chain.trained.start,
-        _KIND: kind,
-        _MOMENTUM: areas.take(chain.factors.size if kind != _PLAIN else 0),
-        _BEFORE: areas.take(widest),
-        _SPARE: areas.take(widest),
-        _TARGET: areas.take(chain.target.size),
-        _RATE: areas.take(1),
-        _SURVIVED: areas.take(1),
-    }
-    factors = np.stack([widths, chain.offsets, [*products, chain.offsets[-2], 0]], axis=1)
-    return np.array([*header.values(), *factors.ravel()]), areas.size
-
-
 # --- what is compiled ----------------------------------------------------------------------------
 
 
 @kernel
 def _advance(frames, lanes, told, real_numbers, inner, count, losses, weights, places):
     plan, numbers = numbers_of(told), numbers_of(real_numbers)
-    trained = plan[_TRAINED]
+    trained = offset(plan, plan[FIRST])
     for frame in range(frames.shape[0]):
         x = lanes_of(frames, frame * frames.shape[1] * frames.shape[2], lanes)
         first = frame * frames.shape[2]
@@ -153,42 +142,23 @@ def _advance(frames, lanes, told, real_numbers, inner, count, losses, weights, p
 
 
 @part
-def _width(plan, j):
-    return plan[_FACTORS + 3 * j]
-
-
-@part
-def _offset(plan, j):
-    return plan[_FACTORS + 3 * j + 1]
-
-
-@part
-def _product(plan, j):
-    return plan[_FACTORS + 3 * j + 2]
-
-
-@part
 def _forward(x, plan, numbers):
     """All products from the last factor on, the residual's gradient, and the value, to `_SPARE`."""
-    rows = _width(plan, plan[_LENGTH])
-    for j in range(plan[_LENGTH] - 2, -1, -1):
-        multiply(
-            x, _product(plan, j), _product(plan, j + 1), _offset(plan, j),
-            rows, _width(plan, j + 1), _width(plan, j),
-        )  # fmt: skip
-    value, scale = full(x, 0.0), full(x, 2 * numbers[_SCALE])
-    for index in range(rows * _width(plan, 0)):
-        product = load(x, _product(plan, 0) + index)
-        residual = subtract(product, load(x, plan[_TARGET] + index))
+    rows = width(plan, plan[LENGTH])
+    multiply_down(x, plan)
+    value, scale = full(x, 0.0), full(x, 2 * numbers[SCALE])
+    for index in range(rows * width(plan, 0)):
+        found = load(x, product(plan, 0) + index)
+        residual = subtract(found, load(x, plan[TARGET] + index))
         value = fma(residual, residual, value)
         store(x, plan[_BEFORE] + index, times(scale, residual))
-    value = fma(full(x, numbers[_SCALE]), value, full(x, numbers[_MINIMUM]))
-    if numbers[_DECAY] != 0.0:
+    value = fma(full(x, numbers[SCALE]), value, full(x, numbers[MINIMUM]))
+    if numbers[DECAY] != 0.0:
         squares = full(x, 0.0)
-        for index in range(_offset(plan, plan[_FIRST]), _offset(plan, plan[_LAST])):
+        for index in range(offset(plan, plan[FIRST]), offset(plan, plan[LAST])):
             number = load(x, index)
             squares = fma(number, number, squares)
-        value = fma(full(x, numbers[_DECAY] / 2), squares, value)
+        value = fma(full(x, numbers[DECAY] / 2), squares, value)
     store(x, plan[_SPARE], value)
     # What is not finite differs from itself by something that is not below one.
     finite = where_less(subtract(value, value), full(x, 1.0), full(x, 1.0), full(x, 0.0))
@@ -198,15 +168,15 @@ def _forward(x, plan, numbers):
 @part
 def _backward(x, plan, numbers):
     """A step along every trained factor, from the first on."""
-    rows = _width(plan, plan[_LENGTH])
+    rows = width(plan, plan[LENGTH])
     before, spare = plan[_BEFORE], plan[_SPARE]
-    first, last = plan[_FIRST], plan[_LAST]
-    plain = rows == 1 and plan[_KIND] == _PLAIN and numbers[_DECAY] == 0.0
+    first, last = plan[FIRST], plan[LAST]
+    plain = rows == 1 and plan[_KIND] == _PLAIN and numbers[DECAY] == 0.0
     minus = subtract(full(x, 0.0), load(x, plan[_RATE]))
     for j in range(last):
-        factor, above, below = _offset(plan, j), _width(plan, j + 1), _width(plan, j)
-        if plain and first <= j and j < plan[_LENGTH] - 1:
-            after = _product(plan, j + 1)
+        factor, above, below = offset(plan, j), width(plan, j + 1), width(plan, j)
+        if plain and first <= j and j < plan[LENGTH] - 1:
+            after = product(plan, j + 1)
             _vector_step(x, spare, before, after, factor, above, below, minus)
         else:
             if j + 1 < last:
@@ -244,7 +214,7 @@ def _vector_rows(x, out, b, a, w, below, minus):
 @part
 def _matrix_step(x, plan, numbers, j, before, minus):
     """A step along factor j, whose gradient is A^T B, or B where it is the last factor."""
-    above, below = _width(plan, j + 1), _width(plan, j)
+    above, below = width(plan, j + 1), width(plan, j)
     for i in range(above):
         k = 0
         while k + 4 <= below:
@@ -257,16 +227,16 @@ def _matrix_step(x, plan, numbers, j, before, minus):
 
 @part
 def _numbers_step(x, plan, numbers, j, before, i, k, minus):
-    above, below = _width(plan, j + 1), _width(plan, j)
-    at = _offset(plan, j) + i * below + k
-    if j == plan[_LENGTH] - 1:
+    above, below = width(plan, j + 1), width(plan, j)
+    at = offset(plan, j) + i * below + k
+    if j == plan[LENGTH] - 1:
         gradient = load_rows(x, before + i * below + k, 1)
     else:
-        after, rows = _product(plan, j + 1), _width(plan, plan[_LENGTH])
+        after, rows = product(plan, j + 1), width(plan, plan[LENGTH])
         gradient = outer(x, after, before, i, k, rows, above, below)
     old = load_rows(x, at, 1)
-    if numbers[_DECAY] != 0.0:
-        gradient = fma(full(x, numbers[_DECAY]), old, gradient)
+    if numbers[DECAY] != 0.0:
+        gradient = fma(full(x, numbers[DECAY]), old, gradient)
     direction = gradient
     if plan[_KIND] != _PLAIN:
         beta, memory = full(x, numbers[_BETA]), plan[_MOMENTUM] + at

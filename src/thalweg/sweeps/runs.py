@@ -42,7 +42,7 @@ from thalweg.quantities.registry import QUANTITIES, measures, where_finite
 from thalweg.storage.blocks import Block
 from thalweg.sweeps.plan import Task, require_data
 
-COMPUTATION = 4
+COMPUTATION = 5
 """Counts up whenever this package finds other numbers for the same runs."""
 
 _POINTS_AT_ONCE = 96  # as many as one set of lanes of `spectrum_along`
