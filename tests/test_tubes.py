@@ -182,22 +182,6 @@ def test_a_wrong_flow_is_outside():
     assert np.any(np.sqrt(squares) > proven.upper)
 
 
-@pytest.mark.parametrize(
-    ("depth", "width", "cosine", "time", "radius", "known"),
-    [(3, 4, 0.3, 6.0, 0.01, 3.17e-2), (2, 4, 0.3, 6.0, 0.01, 4.63e-2)],
-    ids=["depth 3", "depth 2"],
-)
-def test_the_certified_step_is_that_of_the_independent_program(
-    depth, width, cosine, time, radius, known
-):
-    objective, start = aligned(depth, width, cosine)
-    found = tw.certified_step(objective, start, radius, time)
-    assert found.learning_rate >= 0.98 * known
-    assert found.tube.upper.max() <= radius
-    assert found.learning_rate < found.refused <= 1.01 * found.learning_rate + 1e-12
-    assert found.run.times[-1] >= time - 1e-9
-
-
 @pytest.mark.parametrize(("small", "proven"), [(1e-13, False), (0.5, True)], ids=["tiny", "half"])
 def test_nothing_is_said_for_ever_where_a_direction_is_learned_only_then(small, proven):
     """An eigenvalue of 1e-13 is lost in the input moment, but the flow still drifts along it."""

@@ -54,13 +54,13 @@ def critical_data(study):
 def steps_data(study):
     depth, norm, radius = (np.array(each) for each in zip(*study.settings, strict=True))
     known = (norm == 0.1) & (radius == 0.01)
-    certified = np.full(depth.size, 0.03)
-    certified[known & (depth == 2)], certified[known & (depth == 3)] = 0.0463, 0.0317
-    true = certified / 0.9
-    true[radius == 0.1] = 0.03 / 0.25
+    true = np.full(depth.size, 0.03)
+    true[known & (depth == 2)], true[known & (depth == 3)] = 0.0518, 0.0353
+    certified, all_of_them = true / 1.00005, np.ones(depth.size)
     silent = np.where(norm > 0.2, np.nan, 0.0)
     columns = {
-        "certified": certified, "empirical": true, "theorem_3": certified / 50,
+        "certified": certified, "empirical": true, "refused": 1.00009 * certified,
+        "leaves": all_of_them, "smaller_stay": all_of_them, "theorem_3": certified / 50,
         "log_theorem_15": np.log(certified) - 20 * np.log(10) + silent,
     }  # fmt: skip
     coords = {"depth": depth, "norm": norm, "radius": radius}

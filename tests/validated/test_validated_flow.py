@@ -106,3 +106,14 @@ def test_a_batch_of_starts_is_refused():
 def test_without_a_proof_distances_have_no_bounds(built_in):
     flow = tw.flow(*built_in, time=0.1)
     assert tw.distance(flow, flow).lower is None
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_start_at_zero(depth):
+    """One layer leaves it at once, 1 - exp(-t); three never do."""
+    objective = tw.Objective(tw.LinearNetwork([1] * (depth + 1)), tw.TargetMatrix([[1.0]]))
+    flow = tw.flow(objective, (np.zeros((1, 1)),) * depth, times=[2.0], validate=True)
+    exact = 1 - np.exp(-2.0) if depth == 1 else 0.0
+    assert flow.failed_at is None
+    assert abs(flow.weights[0][0, 0, 0] - exact) <= flow.radius[0] + 1e-16
+    assert flow.radius[0] < 1e-13

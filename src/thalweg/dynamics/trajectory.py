@@ -103,8 +103,8 @@ def distance(run: AbstractTrajectory, other: AbstractTrajectory) -> Distance:
     where it was recorded at others, a descent must have recorded them.
 
     Returns:
-        An array (`Distance`); `.lower` and `.upper` enclose the distance to the exact flow where
-        the second is a validated flow, and are None where not.
+        An array over (*batch, times); `.lower` and `.upper` enclose the distance to the exact flow
+        where the second is a validated flow, and are None where not.
     """
     if run.has_weights and other.has_weights and run.shapes() != other.shapes():
         raise InputError(

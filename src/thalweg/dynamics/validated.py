@@ -3,7 +3,6 @@
 `thalweg.validated` has the argument and the arithmetic; here its curve is recorded at times.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -112,18 +111,14 @@ def proven_flow(
 def _recorded(
     objective: Objective, curve: Curve, times: Float[np.ndarray, "*batch times"]
 ) -> ValidatedFlow:
-    found = [curve.at(float(time)) for time in times.ravel()]
-
-    def shaped(values: Iterable[Any]) -> np.ndarray:
-        stacked = np.stack([np.asarray(value) for value in values])
-        return stacked.reshape(times.shape + stacked.shape[1:])
-
+    layers, radius = curve.along(times.ravel())
+    loss = np.array([curve.setting.value(point) for point in zip(*layers, strict=True)])
     return ValidatedFlow(
         objective=objective,
         times=times,
-        weights=tuple(map(shaped, zip(*(point for point, _ in found), strict=True))),
-        loss=shaped(curve.setting.value(point) for point, _ in found),
-        error=shaped(radius for _, radius in found),
+        weights=tuple(each.reshape(times.shape + each.shape[1:]) for each in layers),
+        loss=loss.reshape(times.shape),
+        error=radius.reshape(times.shape),
         largest=curve.largest,
         failed_at=curve.failed_at,
         start=curve.start,

@@ -5,12 +5,13 @@ it is from being a flow, `hessian` how errors grow, `losses` and `probabilities`
 contribute, `norms` bounds partial products, and `building` takes all of it from an objective.
 """
 
-from thalweg.validated.building import setting_of
+from thalweg.validated.building import can_validate, setting_of
 from thalweg.validated.curve import Curve, Setting, proven_curve, validated_curve
 
 __all__ = [
     "Curve",
     "Setting",
+    "can_validate",
     "proven_curve",
     "setting_of",
     "validated_curve",

@@ -11,7 +11,7 @@ from functools import singledispatch
 import numpy as np
 
 from thalweg._checks import InputError
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.problem import AbstractLabelLoss, AbstractLeastSquares, AbstractProblem, Classification
 from thalweg.problem.label_losses import CrossEntropy, Exponential, Logistic
 from thalweg.validated.curve import Setting
@@ -37,6 +37,17 @@ def setting_of(objective: Objective, dense: bool | None = None) -> Setting:
         float(objective.weight_decay),
         network.size <= _DENSE if dense is None else dense,
     )
+
+
+def can_validate(objective: AbstractObjective) -> bool:
+    """Whether a flow of this objective can be validated."""
+    if not isinstance(objective, Objective):
+        return False
+    try:
+        setting_of(objective)
+    except InputError:
+        return False
+    return True
 
 
 @singledispatch

@@ -22,11 +22,11 @@ One curve serves every run: the distance of a run to the exact flow differs from
 more than e.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import exp, inf, isfinite
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -37,6 +37,8 @@ from thalweg.validated.losses import UNIT, AbstractLossSeries
 from thalweg.validated.series import Series, expand, polynomial
 
 Layers = tuple[Float[np.ndarray, "_ _"], ...]
+Records = tuple[Float[np.ndarray, "times _ _"], ...]
+Times = Float[np.ndarray, " times"]
 
 _ATTEMPTS = 25
 _SHRINK = 0.75  # what a step that cannot be proven is multiplied by; 25 times, a thousandth is left
@@ -117,17 +119,16 @@ class Step:
     def largest(self) -> float:
         """What the radius stays below during the step, wherever it is evaluated."""
         grown = exp(self.exponent * self.length) * (self.radius + self.defect) * _SLACK
-        error = _evaluation_error(self.layers, self.length / self.unit)
-        return max(grown, self.after) + error
+        return max(grown, self.after) + _evaluation_error(self.layers, self.length / self.unit)
 
-    def at(self, time: float) -> tuple[Layers, float]:
-        """The curve at a time of this step, and its radius there."""
-        since = time - self.begin
+    def at(self, times: Times) -> tuple[Records, Times]:
+        """The curve at times of this step, and its radius there."""
+        since = times - self.begin
         layers = polynomial(self.layers, since / self.unit)
         if self.after == inf:
-            return layers, inf
-        growth = exp(self.exponent * since) * _SLACK
-        radius = self.after if time == self.end else growth * (self.radius + self.defect)
+            return layers, np.full(times.shape, inf)
+        grown = np.exp(self.exponent * since) * _SLACK * (self.radius + self.defect)
+        radius = np.where(times == self.end, self.after, grown)
         return layers, radius + _evaluation_error(self.layers, since / self.unit)
 
 
@@ -146,14 +147,26 @@ class Curve:
         return self.steps[-1].end if self.steps else 0.0
 
     def at(self, time: float) -> tuple[Layers, float]:
-        """The curve at a time, and its radius; infinite, around the last point, beyond its end."""
-        if time <= 0:
-            return self.start, 0.0
+        """The curve at one time, and its radius there."""
+        layers, radius = self.along(np.array([time]))
+        return tuple(each[0] for each in layers), float(radius[0])
+
+    def along(self, times: Times) -> tuple[Records, Times]:
+        """The curve at many times, in any order, and its radius there; the start before time 0."""
+        if times.max(initial=0.0) > self.end:
+            raise ValueError(f"the curve ends at {self.end}, before {times.max()}")
+        layers = tuple(np.empty((times.size, *each.shape)) for each in self.start)
+        radius = np.empty(times.size)
         # Where two steps meet, the end of the first: the second may be unproven.
-        step = self.steps[bisect_left(self.steps, time, key=lambda each: each.begin) - 1]
-        if time > step.end:
-            raise ValueError(f"the curve ends at {step.end}, before {time}")
-        return step.at(time)
+        index = np.searchsorted([each.begin for each in self.steps], times) - 1
+        for number in np.unique(index):
+            chosen = index == number
+            points, radius[chosen] = (
+                self.steps[number].at(times[chosen]) if number >= 0 else (self.start, 0.0)
+            )
+            for all_points, some in zip(layers, points, strict=True):
+                all_points[chosen] = some
+        return layers, radius
 
     @property
     def largest(self) -> float:
@@ -239,9 +252,14 @@ class _Node:
     def _first_length(self) -> float:
         """Where the first coefficient that is left out is as small as the precision."""
         order, unit = self.series.order, self.series.unit
-        size = _size([each[0] for each in self.series.layers]) * self.setting.precision
-        rates = {k: self.norms.gradient[k] * unit / (k + 1) for k in (order - 1, order)}
-        return unit * min((size / max(rate, 1e-300)) ** (1 / (k + 1)) for k, rate in rates.items())
+        # A start at zero has no size but that of its first steps.
+        size = sum(_size([each[k] for each in self.series.layers]) for k in (0, 1))
+        found = inf
+        for k in (order - 1, order):
+            rate = self.norms.gradient[k] * unit / (k + 1)
+            if rate > 0:
+                found = min(found, unit * (size * self.setting.precision / rate) ** (1 / (k + 1)))
+        return found
 
     def _attempt(self, length: float) -> tuple[Step, float] | None:
         """A step of this length, if it can be proven."""
@@ -290,11 +308,13 @@ class _Node:
         return None
 
 
-def _evaluation_error(coefficients: tuple[Float[np.ndarray, "_ _ _"], ...], share: float) -> float:
+def _evaluation_error(coefficients: tuple[Float[np.ndarray, "_ _ _"], ...], share: Any) -> Any:
     """What Horner's rule leaves: the point is rounded once, the way to it more often."""
     squares = sum(np.sum(each**2, axis=(1, 2)) for each in coefficients)
-    sizes = np.sqrt(squares) * share ** np.arange(coefficients[0].shape[0])
-    return float(4 * (sizes.size + 2) * UNIT * np.sum(sizes[1:]) + 2 * UNIT * np.sum(sizes))
+    order = np.arange(coefficients[0].shape[0])
+    sizes = np.sqrt(squares) * np.asarray(share)[..., None] ** order
+    moved = 4 * (order.size + 2) * UNIT * np.sum(sizes[..., 1:], axis=-1)
+    return moved + 2 * UNIT * np.sum(sizes, axis=-1)
 
 
 def _size(layers: Layers | list[np.ndarray]) -> float:

@@ -68,15 +68,17 @@ class Series:
 
 
 def polynomial(
-    layers: Sequence[Coefficients], share: float
-) -> tuple[Float[np.ndarray, "_ _"], ...]:
-    """The layers with these coefficients, by Horner's rule."""
-    found = []
+    layers: Sequence[Coefficients], share: float | Float[np.ndarray, " times"]
+) -> tuple[Float[np.ndarray, "*times _ _"], ...]:
+    """The layers with these coefficients, by Horner's rule; at one point or at many."""
+    found, place = [], np.asarray(share)[..., None, None]
     for coefficients in layers:
-        value = np.zeros_like(coefficients[0])
+        value = np.zeros(place.shape[:-2] + coefficients.shape[1:])
         for each in coefficients[:0:-1]:
-            value = (value + each) * share
-        found.append(coefficients[0] + value)
+            value += each
+            value *= place
+        value += coefficients[0]
+        found.append(value)
     return tuple(found)
 
 
