@@ -13,7 +13,8 @@ from typing_extensions import override
 from thalweg._checks import InputError
 from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, Weights
-from thalweg.dynamics.trajectory import AbstractFlow, Recorded
+from thalweg.dynamics.descent import Descent, plain_objective
+from thalweg.dynamics.trajectory import AbstractFlow, Recorded, distance
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.solvers import Validated
 from thalweg.validated import Curve, proven_curve, setting_of
@@ -63,6 +64,34 @@ class ValidatedFlow(AbstractFlow):
         """The same as `error`, which is proven at each time."""
         return self.error
 
+    def forever(self, run: Descent | None = None) -> float | None:
+        """What holds at all times after the last, where the flow is proven to come to rest.
+
+        Without a run: how far the exact flow gets from the last weights. With a run of plain
+        descent from the same start: what the distance of the two stays below after the run's last
+        record, descent going on without rounding. Both then converge to global minimisers.
+
+        Returns:
+            None where it is not proven: other losses than the square loss, weight decay, data whose
+            rank is not full, a flow or run that has not come near its end, or a learning rate that
+            is not below 2 / sharpness there.
+        """
+        if run is None:
+            return self._curve_to(self.times).rest(float(self.times.max()))
+        plain_objective(run, "`forever`")
+        if run.times.ndim > 1:
+            raise InputError(
+                f"`forever` takes one run, got a batch of shape {run.times.shape[:-1]}; one at a "
+                "time."
+            )
+        curve = self._curve_to(run.times)
+        last, flow = _recorded(self.objective, curve, run.times), curve.rest(float(run.times[-1]))
+        known = curve.setting.rest(tuple(np.asarray(each, float) for each in run.final))
+        descent = None if known is None else known.of_descent(float(run.learning_rate))
+        if flow is None or descent is None:
+            return None
+        return (float(distance(run, last)[-1]) + flow + descent) * (1 + 4 * np.finfo(float).eps)
+
     @override
     def proven_radius(self) -> Float[np.ndarray, "*batch times"]:
         return self.error
@@ -71,9 +100,13 @@ class ValidatedFlow(AbstractFlow):
     def at(self, times: Any) -> "ValidatedFlow":
         """The same curve at other times; of any shape, as runs of several learning rates have."""
         moments = np.atleast_1d(np.asarray(times, float))
-        if self.curve is None or moments.max() > self.curve.end:
-            return validated_flow(Validated(), self.objective, self.start, moments)
-        return _recorded(self.objective, self.curve, moments)
+        return _recorded(self.objective, self._curve_to(moments), moments)
+
+    def _curve_to(self, times: Float[np.ndarray, "*batch times"]) -> Curve:
+        """The curve, made anew where it was not kept or ends before the last of these times."""
+        if self.curve is None or times.max() > self.curve.end:
+            return Validated().curve(self.objective, self.start, float(times.max()))
+        return self.curve
 
 
 def validated_flow(

@@ -32,6 +32,7 @@ _LABELS = {
     "theorem_3": "Theorem 3, around the computed flow",
     "theorem_15": "Theorem 15, before any run",
 }
+_TRIED = {"certified": "proven to stay", "refused": "the next: proven to leave"}
 
 
 class StepSizes(AbstractStudy):
@@ -153,15 +154,11 @@ tenth, are proven to stay.
                         else np.log10(rows[kind])
                     )
                     above.plot(rows[name], logs, "o-", color=colour, label=_LABELS[kind], ms=4)
-                share = rows.certified / rows.empirical
-                under.plot(rows[name], share, "o-", color=PALETTE[1], ms=4)
                 under.axhline(1.0, color=PALETTE[0], linewidth=0.9)
+                for kind, mark in (("certified", "o"), ("refused", "x")):
+                    share = rows[kind] / rows.empirical
+                    under.plot(rows[name], share, mark, color=PALETTE[1], ms=4, label=_TRIED[kind])
                 under.grid(axis="y", color="0.9", linewidth=0.6)
-                for place, value in zip(rows[name].values, share.values, strict=True):
-                    under.annotate(
-                        f"{value:.4f}", (place, value), xytext=(-1, -5), va="top", ha="right",
-                        textcoords="offset points", fontsize=8, color=PALETTE[1],
-                    )  # fmt: skip
                 if name == "depth":
                     under.set_xticks(rows[name].values)
                 else:
@@ -172,8 +169,10 @@ tenth, are proven to stay.
                     axes.margins(x=0.15)
                 under.set_xlabel({"norm": "norm of the start's product"}.get(name, name))
             panels[0, 0].set_ylabel(r"$\log_{10}$ of the step size")
-            panels[1, 0].set_ylabel("certified / true")
-            panels[1, 0].set_ylim(0.0, 1.08)
+            panels[1, 0].set_ylabel("step size / true")
+            panels[1, 0].set_ylim(1 - 2.5 * _PRECISION, 1 + 2.5 * _PRECISION)
+            panels[1, 0].ticklabel_format(axis="y", useOffset=False)
+            panels[1, 0].legend(loc="lower left", fontsize=8)
             handles, labels = panels[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside upper left", ncols=2)
         return {"steps": figure}

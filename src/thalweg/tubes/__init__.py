@@ -1,8 +1,8 @@
 """A descent run that proves how far it is from the exact gradient flow.
 
 `tube` puts steps together in float64: `advance` takes them, block by block, `growth` says how a
-radius grows over one of them, `tail` what holds after the last; `steps` finds the largest step that
-is proven to stay near. Proofs in ball arithmetic are in `thalweg.proofs`.
+radius grows over one of them; `steps` finds the largest learning rate that is proven to stay near.
+Proofs in ball arithmetic are in `thalweg.proofs`.
 """
 
 from thalweg.tubes.steps import CertifiedStep, certified_step

@@ -33,7 +33,7 @@ from thalweg.dynamics import Descent
 from thalweg.dynamics.descent import plain_objective
 from thalweg.objective import Objective
 from thalweg.tubes.advance import Rows, State, advance_block, begin, unravel
-from thalweg.tubes.tail import tail_bound
+from thalweg.validated import can_validate, setting_of
 
 Times = Float[np.ndarray, " times"]
 Records = Float[np.ndarray, "records size"]
@@ -229,10 +229,19 @@ class _Follower(eqx.Module):
         )
 
     def _forever(self, last: State, widest: float) -> float | None:
-        shaped = unravel(self.objective)
-        parts = (shaped(last.point), shaped(last.correction))
-        tail = tail_bound(self.objective, *parts, float(last.radius), self.rate)
-        return None if tail is None else max(tail, widest)
+        if not can_validate(self.objective):
+            return None
+        shaped, setting = unravel(self.objective), setting_of(self.objective)
+        point, centre = (
+            tuple(np.asarray(layer) for layer in shaped(each))
+            for each in (last.point, last.point + last.correction)
+        )
+        near, far = setting.rest(centre), setting.rest(point)
+        flow = None if near is None else near.of_flow(float(last.radius))
+        descent = None if far is None else far.of_descent(self.rate)
+        if flow is None or descent is None:
+            return None
+        return max(float(jnp.linalg.norm(last.correction)) + flow + descent, widest)
 
 
 def _is_exact(objective: Objective, curvature: str) -> bool:

@@ -2,7 +2,8 @@
 
 `curve` has the argument and puts steps together; `series` makes each of them, `defect` says how far
 it is from being a flow, `hessian` how errors grow, `losses` and `probabilities` what losses
-contribute, `norms` bounds partial products, and `building` takes all of it from an objective.
+contribute, `norms` bounds partial products, `rest` says what holds after the last step, and
+`building` takes all of it from an objective.
 """
 
 from thalweg.validated.building import can_validate, setting_of

@@ -12,7 +12,14 @@ import numpy as np
 
 from thalweg._checks import InputError
 from thalweg.objective import AbstractObjective, Objective
-from thalweg.problem import AbstractLabelLoss, AbstractLeastSquares, AbstractProblem, Classification
+from thalweg.problem import (
+    AbstractLabelLoss,
+    AbstractLeastSquares,
+    AbstractProblem,
+    Classification,
+    TargetMatrix,
+)
+from thalweg.problem.base import units
 from thalweg.problem.label_losses import CrossEntropy, Exponential, Logistic
 from thalweg.validated.curve import Setting
 from thalweg.validated.losses import AbstractLossSeries, SquareSeries
@@ -65,7 +72,20 @@ def label_series(loss: AbstractLabelLoss, problem: Classification) -> AbstractLo
 @loss_series.register
 def _(problem: AbstractLeastSquares) -> AbstractLossSeries:
     factor, target = np.asarray(problem.input_factor, float), np.asarray(problem.fitted, float)
-    return SquareSeries(factor, target.T, float(problem.scale), float(problem.minimum))
+    return SquareSeries(
+        factor,
+        target.T,
+        float(problem.scale),
+        float(problem.minimum),
+        blur=units(problem.fitted.dtype),
+        unreached=float(problem.fit_error),
+    )
+
+
+@loss_series.register
+def _(problem: TargetMatrix) -> AbstractLossSeries:
+    target = np.asarray(problem.minimiser, float)
+    return SquareSeries(np.eye(target.shape[1]), target, float(problem.scale))
 
 
 @loss_series.register

@@ -20,11 +20,14 @@ Nothing about the flow is presupposed. At the end of the step
 
 One curve serves every run: the distance of a run to the exact flow differs from that to z by no
 more than e.
+
+Taylor steps are explicit, and at a sharp minimum there are many of them. Where the exact flow is
+proven to stay for ever (`rest`) within little more than e of the last point, the curve stays there.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 from math import exp, inf, isfinite
 from typing import Any
 
@@ -34,6 +37,7 @@ from jaxtyping import Float
 from thalweg.validated.defect import NodeNorms, StepNorms, over_step
 from thalweg.validated.hessian import bending, change, dense_bound, norm_bound
 from thalweg.validated.losses import UNIT, AbstractLossSeries
+from thalweg.validated.rest import Rest
 from thalweg.validated.series import Series, expand, polynomial
 
 Layers = tuple[Float[np.ndarray, "_ _"], ...]
@@ -49,6 +53,9 @@ _ROUNDED = 30  # how much larger than rounding and precision the defect of a ste
 _WIDEST = 1e3  # a radius above this says nothing
 _STEEPEST = 50  # nor does one that may grow by exp(50) on a step
 _SLACK = 1 + 1e-12
+_FEW = 20  # steps that are not worth looking whether the flow has come to rest
+_LOOK = 10  # after so many steps it is looked again
+_STILL = 8  # how much larger than e the ball may be in which the flow rests
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,10 @@ class Setting:
         bound = dense_bound if self.dense else norm_bound
         return bound(layers, self.readout, self.loss, self.decay)
 
+    def rest(self, layers: Layers) -> Rest | None:
+        """What is known of the flow's and descent's rest near these layers, if anything."""
+        return Rest.at(layers, self.readout, self.loss, self.decay, self.dense)
+
     def value(self, layers: Layers) -> float:
         """The objective itself."""
         product = self.readout.T
@@ -99,6 +110,7 @@ class Step:
         defect: the integral of delta.
         exponent: the largest m, or zero.
         after: what e is at most at its end.
+        still: whether the exact flow is proven to stay within `after` of this point for ever.
     """
 
     begin: float
@@ -109,6 +121,13 @@ class Step:
     defect: float
     exponent: float
     after: float
+    still: bool = False
+
+    @classmethod
+    def at_rest(cls, begin: float, length: float, layers: Layers, radius: float) -> "Step":
+        """The curve stays where it is, and the exact flow within this radius of it."""
+        points = tuple(layer[None] for layer in layers)
+        return cls(begin, length, points, 1.0, radius, 0.0, 0.0, radius, still=True)
 
     @property
     def end(self) -> float:
@@ -168,6 +187,19 @@ class Curve:
                 all_points[chosen] = some
         return layers, radius
 
+    def rest(self, time: float) -> float | None:
+        """How far the exact flow gets from the curve at this time, at any later one.
+
+        None where it is not proven to come to rest.
+        """
+        layers, radius = self.at(time)
+        if not radius < inf:
+            return None
+        if self.steps and self.steps[-1].still and time > self.steps[-1].begin:
+            return radius
+        known = self.setting.rest(layers)
+        return None if known is None else known.of_flow(radius)
+
     @property
     def largest(self) -> float:
         """What the radius stays below at all times."""
@@ -195,12 +227,26 @@ def proven_curve(setting: Setting, start: Layers, horizon: float, most_steps: in
 
 def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
     time, radius, unit, smallest = 0.0, 0.0, 0.1, setting.smallest(layers)
-    while time < horizon:
+    for number in count(1):
+        if time >= horizon:
+            return
+        if number % _LOOK == 0 and horizon - time > _FEW * unit:
+            resting = _still(setting, layers, radius)
+            if resting is not None:
+                yield Step.at_rest(time, (horizon - time) * _SLACK, layers, resting)
+                return
         node = _Node.at(setting, layers, time, radius, smallest, unit)
         step, smallest = node.proven_step(horizon - time) or node.unproven_step(horizon - time)
         yield step
         layers, radius = polynomial(step.layers, step.length / step.unit), step.after
         unit, time = step.length, step.end
+
+
+def _still(setting: Setting, layers: Layers, radius: float) -> float | None:
+    """The radius of a ball that the flow never leaves, if it is hardly larger than this one."""
+    known = setting.rest(layers) if radius < inf else None
+    reach = None if known is None else known.of_flow(radius)
+    return reach if reach is not None and reach <= _STILL * radius else None
 
 
 @dataclass(frozen=True)
@@ -269,13 +315,13 @@ class _Node:
         if not step.defect <= _ROUNDED * coarse * step.rounding or not step.is_finite:
             return None
         bend = bending(step, setting.dense)
-        count = max(1, int(np.ceil(np.sqrt(min(length * bend / 12 / _BENT, 1e6)))))
-        if count > _INSIDE:
+        parts = max(1, int(np.ceil(np.sqrt(min(length * bend / 12 / _BENT, 1e6)))))
+        if parts > _INSIDE:
             return None
-        inside = [series.at(length * i / count) for i in range(1, count + 1)]
+        inside = [series.at(length * i / parts) for i in range(1, parts + 1)]
         exponents = -np.array([self.smallest, *map(setting.smallest, inside)])
-        mean = float(np.mean(exponents[1:] + exponents[:-1])) / 2 + bend / (12 * count**2)
-        worst = float(exponents.max()) + bend / (8 * count**2)
+        mean = float(np.mean(exponents[1:] + exponents[:-1])) / 2 + bend / (12 * parts**2)
+        worst = float(exponents.max()) + bend / (8 * parts**2)
         proven = self._proven(step, length, worst)
         if proven is None:
             return None

@@ -12,6 +12,7 @@ are in `probabilities`.
 """
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,19 +113,40 @@ class AbstractLossSeries(ABC):
 
 
 class SquareSeries(AbstractLossSeries):
-    """scale |M F^T - G|^2 + constant."""
+    """scale |M F^T - G|^2 + constant.
 
-    def __init__(self, factor: Any, target: Any, scale: float, constant: float = 0.0):
+    F and G may have been made of samples, by rotations that are rounded: then they are those of
+    samples X, Y of which every column differs by at most `blur` times its norm, and what that does
+    to the gradient belongs to the remainder. With R = M X^T - Y^T, |R| is off by at most
+    blur (|M| |X| + |Y|), and the gradient R X by that times |X| and blur |R| |X|.
+
+    Attributes:
+        unreached: how far G is at most from what M F^T can be; infinite where that is unknown.
+    """
+
+    def __init__(
+        self,
+        factor: Any,
+        target: Any,
+        scale: float,
+        constant: float = 0.0,
+        *,
+        blur: float = 0.0,
+        unreached: float = 0.0,
+    ):
         """Take F (rows x features), G (outputs x rows), the scale and the constant."""
         self.factor, self.target = np.asarray(factor, float), np.asarray(target, float)
         self.scale, self.constant = float(scale), float(constant)
+        self.blur, self.unreached = float(blur), float(unreached)
         self.images = self.factor.T
         self.stretch = float(np.linalg.norm(self.factor, 2)) * (1 + 1e-12)
         self._residual: np.ndarray | None = None
 
     @override
     def fresh(self) -> "SquareSeries":
-        return SquareSeries(self.factor, self.target, self.scale, self.constant)
+        made = copy(self)  # which shares the factors
+        made._residual = None
+        return made
 
     @override
     def extend(self, product: Matrix) -> Matrix:
@@ -140,12 +162,10 @@ class SquareSeries(AbstractLossSeries):
         rows, features = self.factor.shape
         whole = float(np.linalg.norm(self.factor))
         made_of = float(np.sum(product[: known + 1])) * whole + float(np.linalg.norm(self.target))
-        rounded = 1.01 * UNIT * made_of
-        return Remainder(
-            tail,
-            2 * self.scale * ((features + 2) * rounded + self.stretch * error),
-            2 * self.scale * (rows + 2) * rounded * whole,
-        )
+        rounded, all_of_it = 1.01 * UNIT * made_of, made_of + (self.constant / self.scale) ** 0.5
+        outputs = (features + 2) * rounded + self.stretch * error + self.blur * all_of_it
+        inputs = ((rows + 2) * rounded + self.blur * all_of_it) * whole
+        return Remainder(tail, 2 * self.scale * outputs, 2 * self.scale * inputs)
 
     @override
     def value(self, product: Matrix) -> float:
