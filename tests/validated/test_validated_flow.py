@@ -117,3 +117,28 @@ def test_a_start_at_zero(depth):
     assert flow.failed_at is None
     assert abs(flow.weights[0][0, 0, 0] - exact) <= flow.radius[0] + 1e-16
     assert flow.radius[0] < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"rtol": 1e-4}, "`rtol`"),
+        ({"atol": 1e-4, "max_steps": 7}, "`atol`, `max_steps`"),
+        ({"solver": tw.solvers.Collocation()}, "`solver`"),
+        ({"steady": 1e-6}, "`steady`"),
+        ({"estimate_error": False}, "`estimate_error`"),
+    ],
+)
+def test_tolerances_and_solvers_beside_a_proof_are_refused(built_in, given, named):
+    with pytest.raises(tw.InputError, match=f"tolerances of its own, got {named} as well"):
+        tw.flow(*built_in, time=0.1, validate=True, **given)
+
+
+def test_the_solver_by_name_is_the_same_proof(built_in):
+    ours, named = (
+        tw.flow(*built_in, times=[0.1], **how)
+        for how in ({"validate": True}, {"solver": tw.solvers.Validated()})
+    )
+    assert ours.radius[0] == named.radius[0]
+    with pytest.raises(tw.InputError, match="got `rtol` as well"):
+        tw.flow(*built_in, time=0.1, solver=tw.solvers.Validated(), rtol=1e-4)

@@ -21,6 +21,7 @@ their number grows like 1 / rtol, and only small accuracies are affordable.
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -206,13 +207,17 @@ def flow(
         max_steps: give up after so many steps.
         validate: prove how far the exact flow is, instead of estimating it; for one start of a
             linear network. The same as `solver=tw.solvers.Validated()`: tolerances and steps are
-            the proof's own.
+            the proof's own, and giving others is refused.
 
     Raises:
         FlowError: if the last time could not be reached.
         InputError: if an argument makes no sense.
     """
-    chosen = Validated() if validate else as_solver(solver)
+    chosen = as_solver(solver)
+    if validate or isinstance(chosen, Validated):
+        given = {"rtol": rtol, "atol": atol, "steady": steady, "max_steps": max_steps}
+        _require_own_steps(chosen, given | {"estimate_error": estimate_error})
+        chosen = Validated()
     if isinstance(chosen, Validated):
         return _validated(chosen, objective, weights, _output_times(time, times))
     tolerances = _tolerances(rtol, atol)
@@ -250,6 +255,18 @@ def flow(
         _asked=chosen,
         _max_steps=limit,
     )
+
+
+def _require_own_steps(solver: AbstractSolver | Validated, given: dict[str, Any]) -> None:
+    """A validated flow takes steps of its own: what else was asked for would be ignored."""
+    usual = {name: each.default for name, each in signature(flow).parameters.items()}
+    ignored = [name for name, value in given.items() if value != usual[name]]
+    ignored += [] if isinstance(solver, Validated | Auto) else ["solver"]
+    if ignored:
+        raise InputError(
+            "A validated flow has a solver and tolerances of its own, got "
+            f"`{'`, `'.join(ignored)}` as well; leave out these, or `validate`."
+        )
 
 
 def _validated(

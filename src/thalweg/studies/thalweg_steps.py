@@ -102,9 +102,9 @@ tenth, are proven to stay.
                     float((results.refused / results.certified).max(skipna=False)) - 1,
                     0.0, _PRECISION),
             Finding("share of settings in which that next one is proven to leave the radius",
-                    float(results.leaves.mean()), 1.0, 1.0),
+                    float(results.leaves.mean(skipna=False)), 1.0, 1.0),
             Finding("share of 16 smaller step sizes each that are proven to stay",
-                    float(results.smaller_stay.mean()), 1.0, 1.0),
+                    float(results.smaller_stay.mean(skipna=False)), 1.0, 1.0),
             Finding("orders of magnitude from Theorem 15's step (for a loss) to the certified one "
                     "(for a radius), at least", float(gap.min(skipna=False)), 15.0,
                     reported='"many orders of magnitude greater than the upper bound"'),
