@@ -63,17 +63,20 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda each: type(each).__name__)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_step_is_that_of_jax(case, optimiser, without_kernels):
+def case_of(case, runs):
     widths, readout, samples, white, decay = case
     if readout is not None:
         readout = np.random.default_rng(5).normal(size=(widths[-1], readout))
     network = tw.LinearNetwork(widths, readout=readout)
-    objective = tw.Objective(
-        network, problem(widths[0], network.outputs, samples, white), weight_decay=decay
-    )
-    weights = starts(network, 3, scale=0.7 / max(widths) ** 0.5)
+    wanted = problem(widths[0], network.outputs, samples, white)
+    weights = starts(network, runs, scale=0.7 / max(widths) ** 0.5)
+    return tw.Objective(network, wanted, weight_decay=decay), weights
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_step_is_that_of_jax(case, optimiser, without_kernels):
+    objective, weights = case_of(case, runs=3)
     how = {"learning_rate": np.array([0.01, 0.02, 0.005]), "steps": 12, "optimiser": optimiser}
     ours = descend(objective, weights, **how)
     theirs = without_kernels(descend, objective, weights, **how)
@@ -134,6 +137,81 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(much, monkeypatch):
         np.testing.assert_array_equal(mine[others], theirs[others])
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_both_ends_are_those_of_the_dense_hessian_and_of_jax(case, without_kernels):
+    objective, weights = case_of(case, runs=5)
+    ours = tw.curvature.spectrum_along(objective, weights)
+    theirs = without_kernels(tw.curvature.spectrum_along, objective, weights)
+    for run in range(5):
+        dense = np.linalg.eigvalsh(objective.hessian(tuple(array[run] for array in weights)))
+        norm = np.abs(dense).max()
+        # The error is an estimate that holds, and is what was asked for.
+        assert abs(ours.smallest[run] - dense[0]) <= ours.smallest_error[run] <= 1e-6 * norm
+        assert abs(ours.largest[run] - dense[-1]) <= ours.largest_error[run] <= 1e-6 * norm
+    apart = np.abs(ours.largest - theirs.largest)
+    assert (apart <= ours.largest_error + theirs.largest_error).all()
+
+
+@pytest.mark.parametrize("case", CASES[:10], ids=str)
+def test_hessian_products_are_those_of_jax(case):
+    """One Lanczos step is <v, H v> and the norm of the rest, which both need all of H v."""
+    from thalweg.kernels import spectrum
+
+    objective, weights = case_of(case, runs=3)
+    flat = np.concatenate([array.reshape(3, -1) for array in weights], axis=1)
+    unit = np.random.default_rng(0).standard_normal(flat.shape[1])
+    unit /= np.linalg.norm(unit)
+    found, _ = spectrum.ends_at(objective.chain, flat, tolerance=1e-6, first=1, most=1, lanes=4)
+    for run in range(3):
+        dense = np.asarray(objective.hessian(tuple(array[run] for array in weights)))
+        image = dense @ unit
+        alpha, norm = unit @ image, np.abs(dense).sum()  # which rounding is relative to
+        beta = np.linalg.norm(image - alpha * unit)
+        np.testing.assert_allclose(found[run, [0, 2]], alpha, rtol=0, atol=1e-12 * norm)
+        # The residual of the one value is beta; its width is 0, so that bisection adds nothing.
+        np.testing.assert_allclose(found[run, [1, 3]], 4 * beta, rtol=1e-6, atol=1e-11 * norm)
+
+
+@given(st.lists(st.integers(1, 7), min_size=2, max_size=5), st.integers(2, 12), st.integers(0, 99))
+def test_a_spectrum_is_the_same_in_any_company(widths, points, seed):
+    network = tw.LinearNetwork(widths)
+    objective = tw.Objective(network, problem(widths[0], widths[-1], 20, False))
+    weights = starts(network, points, seed)
+    together = tw.curvature.spectrum_along(objective, weights)
+    order = np.random.default_rng(seed).permutation(points)[: points - 1]
+    some = tw.curvature.spectrum_along(objective, tuple(array[order] for array in weights))
+    for mine, theirs in zip(together, some, strict=True):
+        np.testing.assert_array_equal(mine[order], theirs)
+
+
+def test_a_point_without_a_spectrum_leaves_its_neighbours_alone():
+    network = tw.LinearNetwork([3, 4, 1])
+    objective = tw.Objective(network, problem(3, 1, 20, False))
+    weights = starts(network, 6)
+    quiet = tw.curvature.spectrum_along(objective, weights)
+    weights[0][1, 0, 0], weights[1][4, 0, 0] = (
+        np.nan,
+        1e200,
+    )  # not finite, and a Hessian that is not
+    path = tw.curvature.spectrum_along(objective, weights)
+    assert np.isnan(path.largest[[1, 4]]).all()
+    others = [0, 2, 3, 5]
+    np.testing.assert_array_equal(path.largest[others], quiet.largest[others])
+    np.testing.assert_array_equal(path.smallest_error[others], quiet.smallest_error[others])
+
+
+def test_an_observed_spectrum_is_that_of_the_recorded_weights():
+    network = tw.LinearNetwork([4, 4, 4, 1])
+    objective = tw.Objective(network, problem(4, 1, 20, False))
+    how = {"learning_rate": 0.02, "steps": 30, "record_every": 7}
+    run = descend(objective, starts(network, 9), **how)
+    observer = tw.curvature.SpectrumObserver(objective)
+    watched = descend(objective, starts(network, 9), observe=observer, **how)
+    path = tw.curvature.spectrum_along(objective, run.weights)
+    np.testing.assert_array_equal(watched.observed.largest, path.largest)
+    np.testing.assert_array_equal(watched.observed.smallest_error, path.smallest_error)
+
+
 def test_another_depth_or_width_compiles_nothing(compilations):
     def case(*widths):
         network = tw.LinearNetwork(widths)
@@ -142,14 +220,17 @@ def test_another_depth_or_width_compiles_nothing(compilations):
 
     first, *others = case(3, 2, 1), case(4, 3, 1), case(*[5] * 12, 1), case(2, 7, 3)
     descend(*first, learning_rate=0.01, steps=5)
+    tw.curvature.spectrum_along(*first)
     from thalweg.kernels.descent import _advance
+    from thalweg.kernels.spectrum import _ends_at
 
-    known = len(_advance.signatures)
+    known = len(_advance.signatures), len(_ends_at.signatures)
     with compilations("") as count:
         for objective, weights in others:
             descend(objective, weights, learning_rate=0.01, steps=5)
+            tw.curvature.spectrum_along(objective, weights)
     assert count() == 0
-    assert len(_advance.signatures) == known
+    assert (len(_advance.signatures), len(_ends_at.signatures)) == known
 
 
 def engine_of(objective, weights, optimiser=OPTIMISERS[0]):

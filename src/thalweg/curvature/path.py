@@ -1,7 +1,8 @@
 """Both ends of the spectrum along recorded runs: batches of small networks, or one large one.
 
 Small linear networks are put side by side, whatever run and time they come from, and take Lanczos
-steps together; those that have not converged take twice as many, and so on. All others go through
+steps together: in kernels where their loss is a squared error (`kernels.spectrum`), as JAX compiles
+it where not; those that have not converged take twice as many, and so on. All others go through
 time one after the other, each search beginning with what the last three predict: what is compiled
 for networks side by side takes ten times as long to compile as one product, and where layers are
 not multiplied first, a product for many costs as much as many products. Where not even the weights
@@ -11,7 +12,7 @@ are to be kept, a `SpectrumObserver` finds the ends while a batch descends.
 import os
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -25,11 +26,13 @@ from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
 from thalweg.curvature.operators import is_of_linear_network
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
+from thalweg.kernels import suits
+from thalweg.kernels.chain import Chain
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import Ends, ends_of
 from thalweg.objective import AbstractObjective, Objective
 
-_LANES = 96
+_LANES, _KERNEL_LANES = 96, 4
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
 _PAST = 3  # points from which the next one's eigenvectors are predicted
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
@@ -80,7 +83,8 @@ def spectrum_along(
         lambda array: np.asarray(array).reshape(-1, *np.shape(array)[count:]), given
     )
     if is_of_linear_network(objective) and _size_of_one(points) <= _SMALL:
-        rows = _in_blocks(objective, points, tolerance)
+        native = suits(objective.chain, points)
+        rows = (_by_kernels if native else _in_blocks)(objective, points, tolerance)
     else:
         rows = _in_turn(objective, points, leading[-1], tolerance)
     found = [row.reshape(leading) for row in rows]
@@ -124,6 +128,11 @@ class SpectrumObserver(eqx.Module):
         """Both ends at one point."""
         ends = self.in_lanes(jax.tree.map(lambda array: jnp.asarray(array)[..., None], weights))
         return jax.tree.map(lambda lane: lane[0], ends)
+
+    def at_points(self, points: ManyAnyWeights) -> Ends:
+        """Both ends at points that lie along the first axis, outside of JAX."""
+        path = spectrum_along(self.objective, points, tolerance=self.tolerance)
+        return Ends(path.smallest, path.smallest_error, path.largest, path.largest_error)
 
     def in_lanes(self, weights: AnyWeights) -> Ends:
         """Both ends of networks that lie along the last axis."""
@@ -184,13 +193,43 @@ def _in_blocks(
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(solve, blocks))
-        norm = np.maximum(np.abs(rows[0]), np.abs(rows[2]))
-        worst = np.maximum(rows[1], rows[3])
-        open_points = open_points[(worst > tolerance * norm)[open_points]]
+        open_points = open_points[_open(rows, tolerance)[open_points]]
         steps *= 2
     for place in open_points:
         rows[:4, place] = _dense_ends(objective, _taken(points, int(place)))
     return rows
+
+
+def _by_kernels(
+    objective: Objective, points: Weights, tolerance: float
+) -> Float[np.ndarray, "five points"]:
+    """All points in the lanes of a kernel, in which each has as many steps as it needs."""
+    from thalweg.kernels.spectrum import ends_at
+
+    chain, finite = cast(Chain, objective.chain), _finite_points(points)
+    rows = np.full((5, finite.size), np.nan)
+    rows[4], places = 0, np.flatnonzero(finite)
+    flat = np.concatenate([array.reshape(finite.size, -1) for array in points], axis=1)
+
+    def solve(some: np.ndarray) -> None:
+        found, steps = ends_at(
+            chain, flat[some], tolerance=tolerance, first=_FIRST_STEPS, most=_MOST_STEPS,
+            lanes=_KERNEL_LANES,
+        )  # fmt: skip
+        rows[:4, some], rows[4, some] = found.T, steps
+
+    blocks = [places[i : i + _LANES] for i in range(0, places.size, _LANES)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(solve, blocks))
+    for place in np.flatnonzero(_open(rows, tolerance)):
+        rows[:4, place] = _dense_ends(objective, _taken(points, int(place)))
+    return rows
+
+
+def _open(rows: Float[np.ndarray, "five points"], tolerance: float) -> Bool[np.ndarray, " points"]:
+    """Which points are not known well enough; not those that are not finite."""
+    norm = np.maximum(np.abs(rows[0]), np.abs(rows[2]))
+    return np.maximum(rows[1], rows[3]) > tolerance * norm
 
 
 def _finite_points(points: ManyAnyWeights) -> Bool[np.ndarray, " points"]:

@@ -18,12 +18,10 @@ from typing_extensions import override
 from thalweg._typing import AnyWeights
 from thalweg.dynamics.batch import AbstractEngine, AbstractFlight, Iteration, Observe, buffer_length
 from thalweg.dynamics.compiled import observation
-from thalweg.kernels import available
+from thalweg.kernels import suits
 from thalweg.kernels.chain import Chain
 from thalweg.optimisers import Momentum
 
-# Kernels are for what fits into a core's caches; wider products are better left to BLAS.
-_WIDEST = 32
 # Twice as many lanes make steps a quarter faster, which is worth compiling the kernel again only
 # where there is much to do. Which lanes a run shares does not change a bit of it.
 _FEW_LANES, _MANY_LANES, _MUCH = 4, 8, 1e10
@@ -68,14 +66,9 @@ def native_engine(
     iteration: Iteration, observe: Observe | None, starts: AnyWeights, steps: int
 ) -> NativeEngine | None:
     """The engine for these runs; None where there is no kernel for them."""
-    arrays, linear = jax.tree.leaves(starts), iteration.objective.linear
-    momentum = iteration.optimiser.momentum
-    if linear is None or momentum is None or max(linear.widths) > _WIDEST:
-        return None
-    if any(array.dtype != np.float64 for array in arrays) or not available():
-        return None
+    momentum, arrays = iteration.optimiser.momentum, jax.tree.leaves(starts)
     chain, runs = iteration.objective.chain, arrays[0].shape[0]
-    if chain is None or int(chain.widths.max()) > _WIDEST:
+    if chain is None or momentum is None or not suits(chain, arrays):
         return None
     first = jax.tree.map(lambda array: array[0], starts)
     much = float(runs) * steps * iteration.objective.operations(first) > _MUCH

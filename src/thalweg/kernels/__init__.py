@@ -7,9 +7,15 @@ loaded or `THALWEG_KERNELS` is `off`, stays with JAX.
 """
 
 import os
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
-__all__ = ["SWITCH", "available"]
+import numpy as np
+
+from thalweg.kernels.chain import Chain
+
+__all__ = ["SWITCH", "available", "suits"]
 
 SWITCH = "THALWEG_KERNELS"
 """The environment variable that is `off` where JAX is to do everything."""
@@ -17,6 +23,17 @@ SWITCH = "THALWEG_KERNELS"
 
 def __dir__() -> list[str]:
     return __all__
+
+
+# They are for what fits into a core's caches; wider products are better left to BLAS.
+_WIDEST = 32
+
+
+def suits(chain: Chain | None, arrays: Iterable[Any]) -> bool:
+    """Whether kernels are there, and are meant, for weights in such arrays."""
+    if chain is None or int(chain.widths.max()) > _WIDEST:
+        return False
+    return all(np.dtype(array.dtype) == np.float64 for array in arrays) and available()
 
 
 def available() -> bool:

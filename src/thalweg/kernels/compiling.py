@@ -22,8 +22,16 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """Compile a function as a part of the kernels that call it."""
+    """Compile a function as a part of the kernels that call it.
+
+    Numba optimises a part again in everything that calls it: parts of parts take long to compile.
+    """
     return njit(_plain(function), **_HOW)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Write a function out where it is called: for what is short, or called in one place."""
+    return njit(_plain(function), inline="always", **_HOW)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ there before the next frame's turn. The momentum form covers plain descent, heav
 import numpy as np
 
 from thalweg.kernels.chain import Chain
-from thalweg.kernels.compiling import kernel, part
+from thalweg.kernels.compiling import inlined, kernel, part
 from thalweg.kernels.frames import aligned
 from thalweg.kernels.plans import (
     DECAY,
@@ -132,16 +132,16 @@ def _advance(frames, lanes, told, real_numbers, inner, count, losses, weights, p
                     for index in range(places.size):
                         kept = frames[frame, trained + index, lane]
                         weights[first + lane, record, places[index]] = kept
-            _forward(x, plan, numbers)
-            for lane in range(real):
-                losses[first + lane, record] = frames[frame, plan[_SPARE], lane]
-            for step in range(inner):
-                if step > 0:
-                    _forward(x, plan, numbers)
-                _backward(x, plan, numbers)
+            for step in range(max(inner, 1)):
+                _forward(x, plan, numbers)
+                if step == 0:
+                    for lane in range(real):
+                        losses[first + lane, record] = frames[frame, plan[_SPARE], lane]
+                if inner > 0:
+                    _backward(x, plan, numbers)
 
 
-@part
+@inlined
 def _forward(x, plan, numbers):
     """All products from the last factor on, the residual's gradient, and the value, to `_SPARE`."""
     rows = width(plan, plan[LENGTH])
@@ -186,7 +186,7 @@ def _backward(x, plan, numbers):
         before, spare = spare, before
 
 
-@part
+@inlined
 def _vector_step(x, out, b, a, w, above, below, minus):
     """B W^T, and W - rate A^T B, of one row each, in one go through W."""
     i = 0
@@ -211,37 +211,36 @@ def _vector_rows(x, out, b, a, w, below, minus):
     store_rows(x, out, 1, total)
 
 
-@part
+@inlined
 def _matrix_step(x, plan, numbers, j, before, minus):
     """A step along factor j, whose gradient is A^T B, or B where it is the last factor."""
-    above, below = width(plan, j + 1), width(plan, j)
-    for i in range(above):
-        k = 0
-        while k + 4 <= below:
-            _numbers_step(four(x), plan, numbers, j, before, i, k, minus)
-            k += 4
-        while k < below:
-            _numbers_step(x, plan, numbers, j, before, i, k, minus)
-            k += 1
+    i = 0
+    while i + 4 <= width(plan, j + 1):
+        _matrix_rows(four(x), plan, numbers, j, before, i, minus)
+        i += 4
+    while i < width(plan, j + 1):
+        _matrix_rows(x, plan, numbers, j, before, i, minus)
+        i += 1
 
 
 @part
-def _numbers_step(x, plan, numbers, j, before, i, k, minus):
-    above, below = width(plan, j + 1), width(plan, j)
-    at = offset(plan, j) + i * below + k
-    if j == plan[LENGTH] - 1:
-        gradient = load_rows(x, before + i * below + k, 1)
-    else:
-        after, rows = product(plan, j + 1), width(plan, plan[LENGTH])
-        gradient = outer(x, after, before, i, k, rows, above, below)
-    old = load_rows(x, at, 1)
-    if numbers[DECAY] != 0.0:
-        gradient = fma(full(x, numbers[DECAY]), old, gradient)
-    direction = gradient
-    if plan[_KIND] != _PLAIN:
-        beta, memory = full(x, numbers[_BETA]), plan[_MOMENTUM] + at
-        direction = fma(beta, load_rows(x, memory, 1), gradient)
-        store_rows(x, memory, 1, direction)
-        if plan[_KIND] == _NESTEROV:
-            direction = fma(beta, direction, gradient)
-    store_rows(x, at, 1, fma(minus, direction, old))
+def _matrix_rows(x, plan, numbers, j, before, i, minus):
+    rows, above, below = width(plan, plan[LENGTH]), width(plan, j + 1), width(plan, j)
+    top, after, begin = j == plan[LENGTH] - 1, product(plan, j + 1) + i, i * below
+    decay, beta, kind = full(x, numbers[DECAY]), full(x, numbers[_BETA]), plan[_KIND]
+    for k in range(begin, begin + below):
+        if top:
+            gradient = load_rows(x, before + k, below)
+        else:
+            gradient = outer(x, after, before + k - begin, rows, above, below)
+        at = offset(plan, j) + k
+        old = load_rows(x, at, below)
+        gradient = fma(decay, old, gradient)
+        direction = gradient
+        if kind != _PLAIN:
+            memory = plan[_MOMENTUM] + at
+            direction = fma(beta, load_rows(x, memory, below), gradient)
+            store_rows(x, memory, below, direction)
+            if kind == _NESTEROV:
+                direction = fma(beta, direction, gradient)
+        store_rows(x, at, below, fma(minus, direction, old))

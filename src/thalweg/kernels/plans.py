@@ -13,7 +13,7 @@ The first whole numbers are single ones, which each kernel goes on numbering fro
 import numpy as np
 
 from thalweg.kernels.chain import Chain
-from thalweg.kernels.compiling import part
+from thalweg.kernels.compiling import inlined
 from thalweg.kernels.frames import Areas
 from thalweg.kernels.products import multiply
 
@@ -58,37 +58,37 @@ class Plan:
         return self._numbers
 
 
-@part
+@inlined
 def width(plan, j):
     """Of what factor j takes in."""
     return plan[FACTORS + 5 * j]
 
 
-@part
+@inlined
 def offset(plan, j):
     """Where the numbers of factor j begin."""
     return plan[FACTORS + 5 * j + 1]
 
 
-@part
+@inlined
 def product(plan, j):
     """Where the product from the last factor down to j begins."""
     return plan[FACTORS + 5 * j + 2]
 
 
-@part
+@inlined
 def before(plan, j):
     """Where what has come back to factor j begins."""
     return plan[FACTORS + 5 * j + 3]
 
 
-@part
+@inlined
 def change(plan, j):
     """Where the change of `product` begins."""
     return plan[FACTORS + 5 * j + 4]
 
 
-@part
+@inlined
 def multiply_down(x, plan):
     """All products from the last factor on."""
     rows = width(plan, plan[LENGTH])

@@ -12,7 +12,7 @@ rows and lanes there are is known when a kernel is compiled.
     add(t, u), subtract, times, over      a tile of one row is used for every row of the other
     fma(t, u, v)                          t * u + v, in one rounding where the processor has it
     where_less(t, u, v, w)                v where t < u, and w elsewhere, as where one is NaN
-    root(t), size(t), larger(t, u), full(x, number), any_less(t, u)
+    root(t), size(t), larger(t, u), full(x, number), row_of(t, 2)
 
 `index` counts rows: x[index] is the number of every lane. Only Numba can run them.
 """
@@ -149,11 +149,12 @@ def store_rows(typing: Any, place: Any, index: Any, stride: Any, tile: Any) -> A
 
 @intrinsic
 def full(typing: Any, place: Any, number: Any) -> Any:
-    """One row with the same number in every lane."""
-    kind = Tile(1, place.lanes)
+    """The same number in every row and lane."""
+    kind = Tile(place.rows, place.lanes)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _joined(context, builder, kind, [_spread(builder, given[1], kind.lanes)])
+        row = _spread(builder, given[1], kind.lanes)
+        return _joined(context, builder, kind, [row] * kind.rows)
 
     return kind(place, types.float64), generate
 
@@ -221,17 +222,15 @@ where_less = _elementwise(4, _chosen)
 larger = _elementwise(2, lambda builder, t, u: _chosen(builder, t, u, u, t))
 
 
-@intrinsic
-def any_less(typing: Any, t: Any, u: Any) -> Any:
-    """Whether the number of any lane in the first row of one is below that of the other."""
+@intrinsic(prefer_literal=True)
+def row_of(typing: Any, tile: Any, index: Any) -> Any:
+    """One row of a tile, by a number that is known when it is compiled."""
+    kind, at = Tile(1, tile.lanes), index.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        left, right = (builder.extract_value(value, 0) for value in given)
-        less = builder.fcmp_ordered("<", left, right)
-        bits = builder.bitcast(less, ir.IntType(t.lanes))
-        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+        return _joined(context, builder, kind, [builder.extract_value(given[0], at)])
 
-    return types.boolean(t, u), generate
+    return kind(tile, index), generate
 
 
 def _loaded(builder: Any, place: Any, at: Any) -> Any:

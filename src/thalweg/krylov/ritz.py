@@ -12,12 +12,14 @@ times the residual, and several times what the last quarter of the steps still c
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from thalweg._bisection import bisected_in_lanes
 from thalweg.krylov.lanes import Lanes, Tridiagonal
 
 CaseLanes = Float[Array, "cases lanes"]
+_Lanes = Float[Array | np.ndarray, "..."]
 
 _BISECTIONS = 40  # halve the width of the spectrum to 1e-12 of it
 _CAUTION = 4.0  # residuals per error, see above
@@ -26,10 +28,10 @@ _CAUTION = 4.0  # residuals per error, see above
 class Ends(eqx.Module):
     """The smallest and the largest eigenvalue of each lane, and how far off each may be."""
 
-    smallest: Lanes
-    smallest_error: Lanes
-    largest: Lanes
-    largest_error: Lanes
+    smallest: _Lanes
+    smallest_error: _Lanes
+    largest: _Lanes
+    largest_error: _Lanes
 
 
 def ends_of(matrix: Tridiagonal) -> Ends:
