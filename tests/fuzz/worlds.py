@@ -1,13 +1,17 @@
-"""What cases find on the disk: small experiments, a table, a proof, results of a run and a sweep.
+"""What cases find on the disk: small experiments, a table, proofs, results of a run and a sweep.
 
 Everything is made once by the program itself, when a case first asks for it, and copied for it.
 """
 
 import fcntl
+import itertools
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 TINY = {
     "data": {"samples": 6, "features": 2},
@@ -69,6 +73,28 @@ def _proof(place: Path) -> None:
     )
 
 
+def _target(place: Path) -> None:
+    from thalweg import LinearNetwork, Objective, TargetMatrix
+
+    network = LinearNetwork([2, 2, 2], np.array([[1.0], [0.5]]))
+    _write_proof(place, Objective(network, TargetMatrix(np.array([[1.0, -0.5]])), 0.1))
+
+
+def _classes(place: Path) -> None:
+    from thalweg import Classification, LinearNetwork, Objective
+
+    x = np.array([[1.0, 0.2], [-0.4, 1.0], [0.3, -0.8], [0.9, 0.7]])
+    _write_proof(place, Objective(LinearNetwork([2, 2, 3]), Classification(x, [0, 1, 2, 0])))
+
+
+def _write_proof(place: Path, objective: Any) -> None:
+    from thalweg.proofs.making import prove_descents
+
+    sizes = itertools.pairwise(objective.network.widths)
+    start = tuple(np.cos(np.arange(1.0, a * b + 1)).reshape(b, a) for a, b in sizes)
+    prove_descents(objective, start, [(0.1, 4), (0.3, 2)]).write(place)
+
+
 def _run(place: Path) -> None:
     _experiment(place.with_name("run-of.toml"))
     _with_the_program("run", str(place.with_name("run-of.toml")), "--out", str(place))
@@ -84,6 +110,8 @@ THINGS: dict[str, Callable[[Path], None]] = {
     "grid.toml": _grid,
     "table.csv": _table,
     "proof.json": _proof,
+    "target.json": _target,
+    "classes.json": _classes,
     "a-run": _run,
     "a-sweep": _swept,
 }
