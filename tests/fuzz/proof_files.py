@@ -111,7 +111,7 @@ def _mix_runs(rng: Rng, content: Any) -> None:
             rate = float.fromhex(other["learning_rate"]) * rng.choice((1 + 1e-15, 0.5, 2.0, 1e-300))
             run["learning_rate"] = rate.hex()
         case 1:
-            run["precision"] = rng.choice((64, 65, 100, 1000, 8192))
+            run["precision"] = rng.choice((64, 65, 100, 1000, 32768))
         case 2:
             runs.append(copy.deepcopy(run))
         case _:
@@ -122,7 +122,7 @@ def _mix_runs(rng: Rng, content: Any) -> None:
 def _be_coarse(rng: Rng, content: Any) -> None:
     """Another order or precision, and radii to match."""
     content["order"] = rng.choice((1, 2, 3, 5, 9, 40, 128))
-    content["precision"] = rng.choice((64, 80, 256, 1024, 8192))
+    content["precision"] = rng.choice((64, 80, 256, 1024, 2000))
     wider = rng.choice((1.0, 1e3, 1e9, 1e15))
     content["radii"] = [(float.fromhex(x) * wider).hex() for x in content["radii"]]
     for run in content["runs"]:

@@ -22,15 +22,16 @@ rates eta let w_0 = theta_0, w_{k+1} = w_k - eta grad f(w_k), in real numbers. T
 THE PROOF. With A_N = R^T, A_{j-1} = A_j W_j, so that M = A_0, and L_0 = Gamma = grad phi(M),
 L_j = L_{j-1} W_j^T, the gradient of W_j is A_j^T L_{j-1} + decay W_j.
 
-[1] The curve. On each interval [t_n, t_{n+1}] of length h, z is the Taylor polynomial of degree p
-of the flow through a point z_n; in s = (t - t_n) / h, 0 <= s <= 1, its coefficients are
+[1] The curve. On each interval [t_n, t_{n+1}] of length h, z is a polynomial of degree p, made like
+the Taylor polynomial of the flow through a point z_n: in s = (t - t_n) / h, 0 <= s <= 1, its
+coefficients, which are exact numbers, are
 
-    W_j[k+1] = -h / (k+1) (gradient of W_j)[k].
+    W_j[k+1] = -h / (k+1) (gradient of W_j)[k], rounded.
 
-z_{n+1} is z_n's polynomial at s = 1 but for rounding, the *jump*, whose size is known.
+z_{n+1} is the polynomial of z_n at s = 1 but for rounding, the *jump*, whose size is known.
 
-[2] The defect. z' + grad f(z) vanishes below order p. From p to q its coefficients are computed.
-What is left of a product, in supremum over the interval, is bounded by the norms of coefficients:
+[2] The defect. The coefficients of z' + grad f(z) up to order q are computed; below p they are what
+rounding has left. What is left of a product, in supremum over the interval, is bounded by the norms of coefficients:
 
     rest(X Y) <= sum over i + l > q of |X[i]| |Y[l]| + rest(X) |Y| + |X| rest(Y) + rest(X) rest(Y)
 
@@ -90,7 +91,7 @@ from flint import arb, arb_mat, arb_poly, ctx
 FORMAT = "thalweg proof 2"
 OLDER = "thalweg proof 1"
 BEYOND = 8  # q - p
-MOST_ORDERS, MOST_BITS = 128, 8192
+MOST_ORDERS, MOST_BITS, MOST_BITS_OF_RUNS = 128, 1024, 32768
 _STEEPEST = 64  # h m above this proves nothing worth having
 _DIGITS = 10  # of what is printed
 
@@ -478,13 +479,13 @@ class Step:
         self.products = self._products()
 
     def _expand(self, point: Layers) -> None:
-        """All coefficients: of W_j to order p, of A_j, L_j and the gradient to order q."""
+        """All coefficients: of W_j to order p, of A_j, L_j and the defect to order q."""
         objective, depth = self.objective, len(point)
         self.layers, turned = [[each] for each in point], [[each.transpose()] for each in point]
         flipped = [*([] for _ in point), [objective.readout]]  # the transposed A_j
         self.upper = [*([] for _ in point), [objective.readout.transpose()]]
         self.lower: list[list[arb_mat]] = [[] for _ in point]
-        self.slopes: list[list[arb_mat]] = [[] for _ in point]
+        self.defects: list[list[arb_mat]] = [[] for _ in point]  # of z' + grad f(z)
         self.series = objective.loss.series()
         for k in range(self.last + 1):
             for j in range(depth - 1, -1, -1):
@@ -497,10 +498,12 @@ class Step:
                 slope = convolved(flipped[j + 1], self.lower[j], k)
                 if k <= self.order:
                     slope = slope + objective.decay * self.layers[j][k]
-                self.slopes[j].append(slope)
                 if k < self.order:
-                    self.layers[j].append(-self.length / (k + 1) * slope)
-                    turned[j].append(self.layers[j][k + 1].transpose())
+                    following = (-self.length / (k + 1) * slope).mid()
+                    self.layers[j].append(following)
+                    turned[j].append(following.transpose())
+                    slope = slope + (k + 1) / self.length * following
+                self.defects[j].append(slope)
 
     def _measure(self) -> None:
         """The norms of all coefficients, what is left of every product, and the defect."""
@@ -526,8 +529,8 @@ class Step:
             for j in range(depth)
         ]
         known = [
-            root(sum((norm(slope[k]) ** 2 for slope in self.slopes), arb(0))) / (k + 1)
-            for k in range(self.order, self.last + 1)
+            euclidean(norm(each[k]) for each in self.defects) / (k + 1)
+            for k in range(self.last + 1)
         ]
         # The integral over the interval of |z' + grad f(z)|.
         self.defect = (self.length * (total(known) + euclidean(rests))).upper()
@@ -820,7 +823,7 @@ def _run(value: Any, name: str) -> Run:
     upper = _vector(value["upper"], f"{name}.upper", None, least=0.0)
     return Run(
         learning_rate=_positive(value["learning_rate"], f"{name}.learning_rate"),
-        precision=_whole(value["precision"], f"{name}.precision", 64, MOST_BITS),
+        precision=_whole(value["precision"], f"{name}.precision", 64, MOST_BITS_OF_RUNS),
         lower=_vector(value["lower"], f"{name}.lower", len(upper), least=0.0),
         upper=upper,
     )

@@ -31,7 +31,7 @@ class _Effort(NamedTuple):
 
 
 # The second where errors grow by more than the first can spare.
-_EFFORTS = (_Effort(28, 256, 1e-20), _Effort(48, 512, 1e-45))
+_EFFORTS = (_Effort(28, 128, 1e-20), _Effort(48, 256, 1e-45))
 _ENOUGH = 1e-12  # a radius that needs no greater effort
 _ROOM = 1 + 1e-6  # what a radius is enlarged by, so that rounding never decides
 _ATTEMPTS = 60
@@ -108,11 +108,11 @@ def _sharpened(
         kept, blurred = _kept(module, problem, start, _Run(rate, count, precision))
         if not blurred:
             return _Run(rate, kept, precision)
-        if precision == module.MOST_BITS:
+        if precision == module.MOST_BITS_OF_RUNS:
             return _Run(rate, kept, precision)
         # Balls grow by about as much in each step.
         needed = 100 + 1.1 * precision * count / max(1, kept)
-        precision = int(min(max(needed, 1.5 * precision), module.MOST_BITS))
+        precision = int(min(max(needed, 1.5 * precision), module.MOST_BITS_OF_RUNS))
 
 
 def _kept(module: ModuleType, problem: Any, start: list[float], run: _Run) -> tuple[int, bool]:
