@@ -323,7 +323,7 @@ def test_what_is_printed_is_proven_too():
     for words in (
         "to time 0.999999\n",
         "within 0.0999999999 of",
-        "within 1.1e-9 of",
+        "within 1.1e-09 of",
         "between 0.1234567891 and 0.1234567891",
         "between 0.9 and 1.000000001",
     ):

@@ -83,6 +83,8 @@ def prove(
 
 
 def _tell(made: Any, proof: Path, as_json: bool) -> None:
+    from thalweg.proofs.proof import checker
+
     if as_json:
         runs = [
             {
@@ -98,11 +100,13 @@ def _tell(made: Any, proof: Path, as_json: bool) -> None:
         print(json.dumps({"proof": str(proof), **finite(numbers)}, indent=1))
         return
     until = "" if made.failed_at is None else f"; nothing is proven from time {made.failed_at:g} on"
+    rounded = checker().rounded  # upwards: what is printed is proven
     lines = [
-        f"The exact flow is known to {made.radius.max():.2g} up to time {made.times[-1]:g}{until}.",
+        f"The exact flow is known to {rounded(made.radius.max(), 2)} up to time "
+        f"{made.times[-1]:g}{until}.",
         *(
-            f"Learning rate {run.learning_rate:g}: within {run.upper.max():.10g} of it in "
-            f"{run.times.size - 1} steps, {run.upper[-1]:.10g} at the last."
+            f"Learning rate {run.learning_rate:g}: within {rounded(run.upper.max(), 10)} of it in "
+            f"{run.times.size - 1} steps, {rounded(run.upper[-1], 10)} at the last."
             for run in made.runs
         ),
         f"Proof: {proof}",

@@ -31,7 +31,8 @@ coefficients, which are exact numbers, are
 z_{n+1} is the polynomial of z_n at s = 1 but for rounding, the *jump*, whose size is known.
 
 [2] The defect. The coefficients of z' + grad f(z) up to order q are computed; below p they are what
-rounding has left. What is left of a product, in supremum over the interval, is bounded by the norms of coefficients:
+rounding has left. What is left of a product, in supremum over the interval, is bounded by the norms
+of coefficients:
 
     rest(X Y) <= sum over i + l > q of |X[i]| |Y[l]| + rest(X) |Y| + |X| rest(Y) + rest(X) rest(Y)
 
@@ -167,22 +168,22 @@ class Checked:
         head = (
             f"proven: linear network {self.network}, {self.weights} weights, {self.loss} loss; "
             f"the exact flow from within {_as_it_is(self.start_distance)} of the start stays "
-            f"within {_rounded(self.radius, 2)} of a computed curve to time "
-            f"{_rounded(self.time, 6, up=False)}"
+            f"within {rounded(self.radius, 2)} of a computed curve to time "
+            f"{rounded(self.time, 6, up=False)}"
         )
         return "\n".join([head, *map(str, self.runs)])
 
 
-def _rounded(value: float, digits: int, up: bool = True) -> str:
+def rounded(value: float, digits: int, up: bool = True) -> str:
     """A few digits that are not below the value, or not above: what is printed is proven, too."""
     if not isfinite(value):
         return f"{value:g}"
     context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
-    return f"{context.create_decimal(value).normalize():g}"
+    return f"{float(context.create_decimal(value)):.{digits}g}"
 
 
 def _between(lower: float, upper: float) -> str:
-    return f"{_rounded(lower, _DIGITS, up=False)} and {_rounded(upper, _DIGITS)}"
+    return f"{rounded(lower, _DIGITS, up=False)} and {rounded(upper, _DIGITS)}"
 
 
 def _as_it_is(value: float) -> str:
