@@ -12,7 +12,7 @@ import thalweg as tw
 from thalweg.certificates import Case, Certificate, Claim, Question, requirement
 from thalweg.certificates.overview import titled_tables
 from thalweg.certificates.text import columns, table
-from thalweg.report import terminal
+from thalweg.cli import terminal
 
 WORDS = st.text("abc [/b]", max_size=60)
 

@@ -78,8 +78,7 @@ def measure(case: Case) -> Measured:
         values |= _when_reached(Question.TIME, exact, exact.times, case)
     if run is None or exact is None:
         return Measured(values)
-    beside = exact if np.array_equal(exact.times, run.times) else exact.at(run.times)
-    return Measured(values, np.asarray(run.times), distance(run, beside))
+    return Measured(values, np.asarray(run.times), distance(run, exact))
 
 
 def _descent(case: Case, rate: float, time: float) -> Descent:

@@ -45,7 +45,7 @@ def certify(
 ) -> None:
     """Say which published guarantees hold for this training, by what margin, promising what."""
     from thalweg import certificates, experiment, theorems
-    from thalweg.report import terminal
+    from thalweg.cli import terminal
 
     settings = read_experiment(file, changes)
     case = experiment.case(settings, learning_rate, target_loss, folder_of(file))
@@ -69,7 +69,7 @@ def list_theorems(
     as_json: AsJson = False,
 ) -> None:
     """List every statement that the package knows: what it says, where it is, how loose it was."""
-    from thalweg.report import terminal
+    from thalweg.cli import terminal
     from thalweg.theorems import catalogue
 
     rows = catalogue.rows(paper)

@@ -6,7 +6,7 @@ is the pytree that the objective takes, has (*batch, times, *layer).
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -33,8 +33,12 @@ class AbstractTrajectory(eqx.Module):
     loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
 
     @abstractmethod
-    def at(self, times: Any) -> "AbstractTrajectory":
+    def at(self, times: Any) -> Self:
         """The same trajectory, recorded at these times."""
+
+    def brought_to(self, times: Float[np.ndarray, "*batch times"]) -> Self:
+        """The same as `at`; nothing is computed where it was recorded at these very times."""
+        return self if np.array_equal(self.times, times) else self.at(times)
 
     def proven_radius(self) -> Float[np.ndarray, "*batch times"] | None:
         """How far the exact trajectory is at most, where that is proven."""
@@ -67,10 +71,6 @@ class AbstractFlow(AbstractTrajectory):
     start: eqx.AbstractVar[AnyWeights]
     error: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
     solver: eqx.AbstractVar[str]
-
-    @abstractmethod
-    def at(self, times: Any) -> "AbstractFlow":
-        """The same flow, recorded at these times."""
 
     @property
     @abstractmethod
@@ -111,8 +111,7 @@ def distance(run: AbstractTrajectory, other: AbstractTrajectory) -> Distance:
             "`distance` needs two runs of one network: their weights have shapes "
             f"{run.shapes()} and {other.shapes()}."
         )
-    if run.times.shape != other.times.shape or not np.array_equal(run.times, other.times):
-        other = other.at(run.times)
+    other = other.brought_to(run.times)
     if not (run.has_weights and other.has_weights):
         raise InputError(
             "`distance` needs the weights of both runs, but one kept only what `observe` returned; "

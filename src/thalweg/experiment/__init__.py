@@ -7,10 +7,11 @@ minimisers, `results` puts all that was found into one dataset; `folders` says w
 settings themselves are in `settings`, those of data in `data_settings`.
 """
 
+from typing import TYPE_CHECKING
+
+from thalweg._later import later
 from thalweg.experiment.building import case, objective
-from thalweg.experiment.estimates import prepared
 from thalweg.experiment.files import changed, from_toml, from_values, moved, read, to_toml
-from thalweg.experiment.performance import STAGES, keeper_of, perform
 from thalweg.experiment.settings import Experiment
 from thalweg.experiment.starts import finite_start, start
 
@@ -31,6 +32,14 @@ __all__ = [
     "start",
     "to_toml",
 ]
+
+
+if TYPE_CHECKING:
+    from thalweg.experiment.estimates import prepared
+    from thalweg.experiment.performance import STAGES, keeper_of, perform
+else:  # they bring datasets and stores, which take a second to load
+    _RUNNING = dict.fromkeys(("STAGES", "keeper_of", "perform"), "performance")
+    __getattr__ = later(__name__, {"prepared": "estimates", **_RUNNING})
 
 
 def __dir__() -> list[str]:

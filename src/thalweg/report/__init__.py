@@ -2,7 +2,7 @@
 
 Everything is written from the dataset alone, so that a report can be made again without a run.
 `page` fills the `templates` with what `summary` (numbers and tables), `sentences` and `captions`
-say, in the `wording` that they share; `terminal` shows certificates in a terminal.
+say, in the `wording` that they share.
 """
 
 import io

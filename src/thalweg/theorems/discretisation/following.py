@@ -267,7 +267,7 @@ def _followed(case: Case, tube: Tube | SmoothTube | None, reached: float, time: 
     if run is None or flow is None:
         return Followed(tube, case.learning_rate, np.zeros(0), 0.0, reached, time)
     kept = run.times[run.times <= time * (1 + 1e-12)]  # times are rounded
-    exact = flow.at(kept)
+    exact = flow.brought_to(kept)
     error = FLOW_ERRORS * exact.error + rounding(norms_of(exact.weights))
     apart = np.asarray(distance(run.at(kept), exact))
     return Followed(tube, case.learning_rate, apart, error, reached, time)

@@ -19,7 +19,7 @@ from thalweg.certificates import (
 )
 from thalweg.certificates.magnitude import readable
 from thalweg.certificates.trajectories import FLOW_ERRORS, own_flow, own_run, start_distance
-from thalweg.dynamics import AbstractFlow, Descent
+from thalweg.dynamics import Descent
 from thalweg.dynamics.trajectory import distance
 from thalweg.theorems.settings.linear import LinearTraining, linear_training
 from thalweg.tubes import tube
@@ -61,7 +61,7 @@ class ProvenDistance(AbstractTrainingTheorem[RecordedDistance]):
         flow, run = own_flow(subject.case), subject.run
         if flow is None:
             return ()
-        exact = _at_records(flow, run)
+        exact = flow.brought_to(run.times)
         gap = np.asarray(distance(run, exact))
         doubt = FLOW_ERRORS * exact.error + rounding(gap, 1.0)
         return (
@@ -85,7 +85,7 @@ class ProvenDistance(AbstractTrainingTheorem[RecordedDistance]):
             return Narrowed((given,), None)
         flow = own_flow(case)
         if flow is not None and flow.proven_radius() is not None:
-            gap = distance(run, _at_records(flow, run))
+            gap = distance(run, flow)
             assert gap.lower is not None  # as its radius is proven
             assert gap.upper is not None
             finite = requirement("the run stays finite", bool(np.isfinite(gap.upper).all()))
@@ -95,7 +95,3 @@ class ProvenDistance(AbstractTrainingTheorem[RecordedDistance]):
             finite = requirement("its tube stays finite", proven.failed_at is None)
             found = RecordedDistance(case, run, proven.lower, proven.upper, proven.forever)
         return Narrowed.where((given, finite), found)
-
-
-def _at_records(flow: AbstractFlow, run: Descent) -> AbstractFlow:
-    return flow if np.array_equal(flow.times, run.times) else flow.at(run.times)
