@@ -36,6 +36,8 @@ class Quantity:
         caption: what a reader should know who sees it drawn, in whole sentences.
         measure: takes an objective and gives the function of the weights that is measured along
             trajectories, or None where the quantity makes no sense there.
+        stacked: the same for many networks at once, which are on the first axis of every layer, in
+            NumPy; trajectories are measured by it where there is one, and nothing is compiled.
         logarithmic: whether it is drawn in powers of ten.
         limits: between which numbers it always lies, which a figure then shows.
         missing: the value where a grid has no run.
@@ -52,6 +54,7 @@ class Quantity:
     label: str = ""
     caption: str = ""
     measure: Measure | None = None
+    stacked: Measure | None = None
     logarithmic: bool = False
     limits: tuple[float, float] | None = None
     missing: float | int = nan
@@ -95,6 +98,7 @@ class Quantity:
             name=f"{prefix}_{self.name}",
             long_name=f"{self.long_name}, {where}",
             measure=None,
+            stacked=None,
         )
 
 

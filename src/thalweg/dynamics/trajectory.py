@@ -6,7 +6,7 @@ is the pytree that the objective takes, has (*batch, times, *layer).
 """
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +22,8 @@ from thalweg.objective import Objective
 
 Recorded = tuple[Float[np.ndarray, "..."], ...]
 
+_Path = TypeVar("_Path", bound="AbstractTrajectory")
+
 
 @shown
 class AbstractTrajectory(eqx.Module):
@@ -33,10 +35,10 @@ class AbstractTrajectory(eqx.Module):
     loss: eqx.AbstractVar[Float[np.ndarray, "*batch times"]]
 
     @abstractmethod
-    def at(self, times: Any) -> Self:
+    def at(self: _Path, times: Any) -> _Path:
         """The same trajectory, recorded at these times."""
 
-    def brought_to(self, times: Float[np.ndarray, "*batch times"]) -> Self:
+    def brought_to(self: _Path, times: Float[np.ndarray, "*other"]) -> _Path:
         """The same as `at`; nothing is computed where it was recorded at these very times."""
         return self if np.array_equal(self.times, times) else self.at(times)
 

@@ -9,13 +9,14 @@ from thalweg import measurement
 from thalweg._quantity import Measure, Quantity
 from thalweg._typing import Scalar, Weights
 from thalweg.objective import Objective
+from thalweg.quantities import stacked
 
 Function = Callable[[Weights], Scalar]
 
 _UNMEASURED = "NaN where it was not measured"
 
 
-def _of_networks(measure: Callable[[Objective], Function | None]) -> Measure:
+def _of_networks(measure: Callable[[Objective], Function | stacked.Stacked | None]) -> Measure:
     """A measure that makes no sense for objectives that are no network on a problem."""
     return lambda objective: measure(objective) if isinstance(objective, Objective) else None
 
@@ -62,6 +63,7 @@ MEASURED = (
         symbol="$f - f^*$",
         formula="f(theta) - min f",
         measure=_of_networks(_excess),
+        stacked=_of_networks(stacked.excess),
         logarithmic=True,
     ),
     Quantity(
@@ -72,6 +74,7 @@ MEASURED = (
         heading="imbalance of consecutive layers",
         caption="Zero where the layers are balanced; constant along every gradient flow.",
         measure=_of_networks(_unbalancedness),
+        stacked=_of_networks(stacked.unbalancedness),
         logarithmic=True,
     ),
     Quantity(
@@ -97,6 +100,7 @@ MEASURED = (
             "one direction."
         ),
         measure=_of_networks(_alignment),
+        stacked=_of_networks(stacked.least_alignment),
     ),
     Quantity(
         "accuracy",

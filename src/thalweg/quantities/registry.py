@@ -1,7 +1,7 @@
 """All quantities by name, and what is done with every one of them."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -10,6 +10,7 @@ from thalweg import measurement
 from thalweg._arguments import checked
 from thalweg._errors import InputError
 from thalweg._quantity import QUANTITIES, Quantity, attributes_of
+from thalweg._threads import one_blas_thread
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.objective import Objective
@@ -85,25 +86,39 @@ def registered() -> tuple[Quantity, ...]:
     return tuple(QUANTITIES[name] for name in sorted(_OWN))
 
 
-def measures(objective: Objective) -> dict[str, Callable[[Weights], Scalar]]:
+def measures(
+    objective: Objective, kind: Literal["measure", "stacked"] = "measure"
+) -> dict[str, Callable[[Weights], Scalar]]:
     """The functions of the weights that make sense for an objective, by name."""
-    found = {}
-    for name, quantity in QUANTITIES.items():
-        function = None if quantity.measure is None else quantity.measure(objective)
-        if function is not None:
-            found[name] = function
-    return found
+    makers = {name: getattr(each, kind) for name, each in QUANTITIES.items()}
+    found = {name: make(objective) for name, make in makers.items() if make is not None}
+    return {name: function for name, function in found.items() if function is not None}
 
 
 def along(trajectory: AbstractTrajectory) -> dict[str, np.ndarray]:
     """Every quantity of the weights at every record; NaN where the loss is not finite."""
+    found, many = {"excess": trajectory.loss}, measures(trajectory.objective, "stacked")
+    if many:
+        found |= _at_once(trajectory, many)
     functions = measures(trajectory.objective)
+    functions = {name: each for name, each in functions.items() if name not in many}
 
     def everything(weights: Weights) -> dict[str, Scalar]:
         return {name: function(weights) for name, function in functions.items()}
 
-    found = {"excess": trajectory.loss} | measurement.along(trajectory, everything)
+    if functions:
+        found |= measurement.along(trajectory, everything)
     return {name: where_finite(name, values, trajectory.loss) for name, values in found.items()}
+
+
+def _at_once(
+    trajectory: AbstractTrajectory, functions: Mapping[str, Callable[..., Any]]
+) -> dict[str, np.ndarray]:
+    """What is measured at all points together, in NumPy."""
+    lead = trajectory.times.shape
+    layers = [np.reshape(each, (-1, *each.shape[len(lead) :])) for each in trajectory.weights]
+    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():  # where a run diverges
+        return {name: each(layers).reshape(lead) for name, each in functions.items()}
 
 
 def where_finite(name: str, values: Any, loss: np.ndarray) -> np.ndarray:
