@@ -13,7 +13,7 @@ whether the whole matrix is cheap to have.
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,15 +21,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
-from scipy.sparse.linalg import LinearOperator
 from typing_extensions import override
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, as_floating, described, finite_weights, require_count
+from thalweg._checks import (
+    InputError,
+    as_floating,
+    described,
+    finite_weights,
+    is_traced,
+    require_count,
+)
 from thalweg._typing import AnyWeights
 from thalweg.curvature.forms import linear_hessian
 from thalweg.krylov.space import Product, norm
 from thalweg.objective import AbstractObjective, Objective
+from thalweg.validated import setting_of
+from thalweg.validated.hessian import Chains, dense_hessian
 
 Vector = Float[Array | np.ndarray, " size"]
 Square = Float[Array | np.ndarray, "size size"]
@@ -173,12 +181,21 @@ class HessianOperator(AbstractSymmetricOperator):
 
     @override
     def dense(self) -> Square:
-        return _hessian(self.objective, self.weights)
+        by_hand = _hessian_by_hand(self.objective, self.weights)
+        return _hessian(self.objective, self.weights) if by_hand is None else by_hand
 
     @override
     def shaped(self, vector: Vector) -> AnyWeights:
-        point, unravel = ravel_pytree(self.weights)
-        return unravel(jnp.asarray(vector, point.dtype))
+        leaves, structure = jax.tree.flatten(self.weights)
+        if any(map(is_traced, (vector, *leaves))):
+            point, unravel = ravel_pytree(self.weights)
+            return unravel(jnp.asarray(vector, point.dtype))
+        ends = np.cumsum([leaf.size for leaf in leaves])
+        parts = np.split(
+            np.asarray(vector, np.result_type(*(leaf.dtype for leaf in leaves))), ends[:-1]
+        )
+        shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, shaped)
 
     @override
     def not_finite(self) -> str:
@@ -186,6 +203,19 @@ class HessianOperator(AbstractSymmetricOperator):
             "The Hessian must be finite, but it overflows at these `weights`; did the run that "
             "they come from diverge?"
         )
+
+
+def _hessian_by_hand(objective: AbstractObjective, weights: AnyWeights) -> Square | None:
+    """That of a linear network under the square loss, in NumPy: nothing is compiled for a shape."""
+    if not is_of_linear_network(objective) or objective.problem.least_squares is None:
+        return None
+    if any(map(is_traced, weights)) or any(layer.dtype != np.float64 for layer in weights):
+        return None
+    layers = tuple(np.asarray(array) for array in weights)
+    setting = setting_of(objective)
+    with np.errstate(over="ignore", invalid="ignore"):  # which is told of by the result
+        chains = Chains(layers, setting.readout, setting.loss)
+        return dense_hessian(chains, setting.loss, setting.decay)
 
 
 @eqx.filter_jit
@@ -202,6 +232,17 @@ def is_of_linear_network(objective: AbstractObjective) -> TypeGuard[Objective]:
 
 
 # --- from what is given ---------------------------------------------------------------------------
+
+
+@runtime_checkable
+class LinearOperator(Protocol):
+    """What SciPy's `LinearOperator` is, and what others make like it: a shape, and products."""
+
+    shape: tuple[int, ...]
+
+    def matvec(self, x: Any) -> Any:
+        """A x."""
+        ...
 
 
 Operator: TypeAlias = (

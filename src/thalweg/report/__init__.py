@@ -59,6 +59,7 @@ def draw(results: xr.Dataset, folder: Path) -> Path:
             for form in _FORMS:
                 picture = io.BytesIO()
                 figure.savefig(picture, format=form, dpi=220)
+                figure.set_layout_engine("none")  # it stays as it was laid out for the first form
                 write_bytes(folder / f"{name}.{form}", picture.getvalue())
                 if form == "png" and name != "overview":
                     drawn[name] = picture.getvalue()
