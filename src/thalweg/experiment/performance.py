@@ -119,9 +119,9 @@ class _Work:
     def results(self) -> xr.Dataset:
         """All stages, then all that they found in one dataset."""
         runs = self.descent()
-        exact, reasons = self.flow(runs)
+        exact, forever, reasons = self.flow(runs)
         distances = [self.distance(run, exact) for run in runs]
-        proven, no_tube = self.proofs(runs, distances)
+        proven, no_tube = self.proofs(runs, distances, forever)
         trajectories: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
         found = Measurements(
             runs=runs,
@@ -153,28 +153,32 @@ class _Work:
             report(1.0)
         return runs
 
-    def flow(self, runs: list[Descent]) -> tuple[AbstractFlow | None, dict[str, str]]:
-        """The flow, with why there is none, or none that is proven."""
-        settings = self.experiment.flow
+    def flow(self, runs: list[Descent]) -> tuple[AbstractFlow | None, np.ndarray, dict[str, str]]:
+        """The flow, what it proves of each run after its end, and why there is no flow or proof."""
+        settings, nothing = self.experiment.flow, np.full(len(runs), np.nan)
         self.progress("flow", 0.0)
         if not settings.enabled:
             self.progress("flow", 1.0)
-            return None, {"no_flow": "The flow was not asked for (flow.enabled = false)."}
+            said = {"no_flow": "The flow was not asked for (flow.enabled = false)."}
+            return None, nothing, said
         arrays = self._part(
             "flow", 0, lambda: flow_arrays(self.objective, self.weights, settings, runs)
         )
         self.progress("flow", 1.0)
         found = flow_from(arrays, self.objective, self.weights, settings)
         names = {"no_flow": "reason", "not_validated": "not_validated"}
-        return found, {name: str(arrays.get(key, "")) for name, key in names.items()}
+        said = {name: str(arrays.get(key, "")) for name, key in names.items()}
+        return found, arrays.get("forever", nothing), said
 
-    def proofs(self, runs: list[Descent], distances: list[Distance]) -> tuple[list[Arrays], str]:
+    def proofs(
+        self, runs: list[Descent], distances: list[Distance], forever: np.ndarray
+    ) -> tuple[list[Arrays], str]:
         """What is proven of each run's distance from the flow, or why nothing is.
 
         A flow that is validated proves it of all runs; else each run proves its own.
         """
         kind, tubes, reason = self.experiment.flow.tube, [], ""
-        validated = [_interval(each) for each in distances]
+        validated = [_interval(*each) for each in zip(distances, forever, strict=True)]
         if all(validated) or kind == "off":
             self.progress("tube", 1.0)
             said = "" if all(validated) else 'No tube was asked for (flow.tube = "off").'
@@ -266,14 +270,15 @@ def _spectrum_arrays(
     return found
 
 
-def _interval(distances: Distance) -> Arrays:
-    """What a validated flow proves of the distance at every record; nothing of any other."""
+def _interval(distances: Distance, forever: float) -> Arrays:
+    """What a validated flow proves of the distance, at every record and after; else nothing."""
     if distances.lower is None or distances.upper is None:
         return {}
     finite = np.isfinite(distances.upper)  # but where a run has diverged
     return {
         "distance_lower": np.where(finite, distances.lower, 0.0),
         "distance_upper": np.where(finite, distances.upper, np.inf),
+        "forever": np.asarray(forever),
     }
 
 

@@ -75,6 +75,9 @@ def flow_arrays(
     proven, reason = proven_flow(objective, weights, times) if settings.validated else (None, "")
     if proven is not None:
         named = {name: np.asarray(getattr(proven, name)) for name in _OF_A_VALIDATED_FLOW}
+        # While the curve is there, which is not kept.
+        known = [None if run.diverged else proven.forever(run) for run in runs]
+        named["forever"] = np.array([np.nan if each is None else each for each in known])
         return named | _numbered("weights", proven.weights)
     try:
         exact = flow(

@@ -89,7 +89,7 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
         until = "to the end of the run" if whole else f"up to t = {number(proven)}"
         text += f"; the distance is certified {until}"
     if near["proven_forever"] is not None:
-        text += f", and to stay below {number(near['proven_forever'])} for ever"
+        text += f", and to stay below {number(near['proven_forever'])} at all later times"
     return text + "."
 
 
