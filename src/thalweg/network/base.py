@@ -10,11 +10,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any, no_type_check
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._checks import require_shapes
 from thalweg._shown import shown
 from thalweg._typing import Weights
+from thalweg.network.kinks import AbstractKinks
 
 if TYPE_CHECKING:  # their modules import this one
     from thalweg.network.layered import LayeredNetwork
@@ -51,6 +53,10 @@ class AbstractNetwork(eqx.Module):
     @no_type_check
     def layered(self) -> "LayeredNetwork | None":
         """The same map as linear layers with a two-slope activation; None where it is none."""
+        return None
+
+    def kinks_on(self, x: Float[np.ndarray, "samples features"]) -> AbstractKinks | None:
+        """Where the gradient jumps on these samples; None where it does not, or that is not known."""
         return None
 
     def length(self, axis: str) -> int | None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from typing_extensions import override
 
@@ -23,6 +24,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
+from thalweg.network.kinks import AbstractKinks, DenseKinks
 from thalweg.network.layers import AbstractLayer, Convolution, Dense, OutputRows, Rows
 from thalweg.network.linear import chain_of_widths
 
@@ -67,6 +69,13 @@ class LayeredNetwork(AbstractNetwork):
     @override
     def layered(self) -> "LayeredNetwork":
         return self
+
+    @override
+    def kinks_on(self, x: Float[np.ndarray, "samples features"]) -> AbstractKinks | None:
+        if self.smooth or self.depth == 1 or not all(isinstance(l, Dense) for l in self.layers):
+            return None
+        above, below = (float(slope) for slope in self.slopes)
+        return DenseKinks(self.widths, (above, below), x)
 
     @property
     def widths(self) -> tuple[int, ...]:

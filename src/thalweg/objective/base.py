@@ -14,7 +14,7 @@ can leading batch axes be told from the weights' own.
 """
 
 from abc import abstractmethod
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final, no_type_check
 
 import equinox as eqx
 import jax
@@ -30,6 +30,9 @@ from thalweg._shown import shown
 from thalweg._typing import AnyWeights, Scalar
 from thalweg.kernels.chain import Chain
 from thalweg.network import LinearNetwork
+
+if TYPE_CHECKING:
+    from thalweg.objective.kinked import KinkedObjective
 
 DENSE_LIMIT = 6000
 """Above this many weights a dense Hessian (288 MB) is refused."""
@@ -67,6 +70,12 @@ class AbstractObjective(eqx.Module):
     @property
     def chain(self) -> Chain | None:
         """The same function as a squared distance of a product, for kernels; None: JAX has it."""
+        return None
+
+    @property
+    @no_type_check
+    def kinked(self) -> "KinkedObjective | None":
+        """The same function with its kinks laid open; None where it has none, or hides them."""
         return None
 
     def operations(self, weights: AnyWeights) -> int:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from typing_extensions import override
 
@@ -17,6 +18,7 @@ from thalweg._typing import Scalar, Weights
 from thalweg.kernels.chain import Chain, chain_of
 from thalweg.network import AbstractNetwork, LinearNetwork
 from thalweg.objective.base import AbstractObjective, floating
+from thalweg.objective.kinked import KinkedObjective
 from thalweg.problem import AbstractProblem
 
 
@@ -80,6 +82,14 @@ class Objective(AbstractObjective):
             minimum=squares.minimum,
             decay=float(self.weight_decay),
         )
+
+    @property
+    @override
+    def kinked(self) -> KinkedObjective | None:
+        kinks = self.network.kinks_on(np.asarray(self.problem.inputs, float))
+        if kinks is None or not self.problem.smooth:
+            return None
+        return KinkedObjective(kinks, self.problem, float(self.weight_decay))
 
     @override
     def operations(self, weights: Any = None) -> int:

@@ -12,6 +12,7 @@ from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.chebyshev import Chebyshev
 from thalweg.solvers.collocation import Collocation
 from thalweg.solvers.explicit import Diffrax, Explicit
+from thalweg.solvers.filippov import Filippov
 from thalweg.solvers.validated import Validated
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Collocation",
     "Diffrax",
     "Explicit",
+    "Filippov",
     "FlowError",
     "Solution",
     "Task",

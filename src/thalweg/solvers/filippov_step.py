@@ -1,0 +1,273 @@
+"""One step of a gradient flow across kinks.
+
+With the masks a_i of `thalweg.network.kinks`, the flow is theta' = -g(theta, a), where a_i is 1 or
+0 on either side of kink i, and anything in between on it: Filippov's solutions [filippov1988]. At a
+kink that *attracts* (delta_i > 0) both sides may push towards it, and then the flow slides along
+it, z_i = 0; at one that *repels* (delta_i < 0) it goes on, or comes away on either side. A step is
+that of the midpoint rule with masks averaged over the step,
+
+    theta_m = theta_0 - (h / 2) g(theta_0, a_0),    theta_1 = theta_0 - h g(theta_m, abar).
+
+Kinks whose z changes sign over the step, and those along which it slides, are its *candidates*.
+Averages are found from a linear model of z at the end, with the Gram matrix M of grad z,
+
+    z_1 = z~_1 - h M diag(delta) (abar - a~),
+
+around the last end z~_1 with the last averages a~, and again until nothing moves. The time tau_i at
+which z_i reaches zero, in units of h, is the root of the parabola through z_i, its rate, and z_i at
+the end had its own mask stayed what it was. Then
+
+    repelling     abar = tau (from above) or 1 - tau (from below): it goes through;
+    attracting    abar in [tau, 1] or [0, 1 - tau]: inside only if z_1 = 0, at the upper bound only
+                  if z_1 >= 0, at the lower one only if z_1 <= 0.
+
+The second is a convex problem in a box (`solvers.box`), exact for entering, sliding and crossing at
+constant rates. The error of the step is estimated by the trapezoidal rule with the same averages.
+
+A z_i that is zero because nothing goes into its unit is no kink: should its sample wake within the
+step, its mask is that of the sign with which it does.
+
+[filippov1988] A. F. Filippov, "Differential Equations with Discontinuous Righthand Sides", 1988.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from thalweg.network.kinks import Arrays, Forward, Index, Masks
+from thalweg.objective.kinked import Evaluation, KinkedObjective
+from thalweg.solvers.box import solved_in_box
+
+Values = Float[np.ndarray, " chosen"]
+
+_ROUNDS = 8  # of the averages; two are the rule
+_INSIDE = 1e-9  # of the box: nearer to a bound is on it
+_NEAREST = 64  # kinks whose distance is measured at each step
+
+
+@dataclass(frozen=True)
+class State:
+    """A point of the flow, with its masks, and the kinks along which it slides (flat indices)."""
+
+    point: Evaluation
+    sliding: Index
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that was tried.
+
+    Attributes:
+        state: where it ends.
+        error: the estimated error of the step, in weight space.
+        length: how far it went.
+        crossed: how many kinks were passed from one side to the other.
+        ridge: the least distance to a repelling kink that the flow leaves on both sides.
+        settled: whether the averages were found.
+    """
+
+    state: State
+    error: float
+    length: float
+    crossed: int
+    ridge: float
+    settled: bool
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The kinks of a step, with the averages that were found and the boxes they lie in."""
+
+    index: Index
+    gram: Float[np.ndarray, "c c"]
+    deltas: Values
+    averages: Values
+    lower: Values
+    upper: Values
+
+    @classmethod
+    def none(cls) -> "_Candidates":
+        """Where nothing changes."""
+        empty = np.zeros(0)
+        return cls(np.zeros(0, int), np.zeros((0, 0)), empty, empty, empty, empty)
+
+    @property
+    def inside(self) -> Bool[np.ndarray, " c"]:
+        """Along which of them the step slides."""
+        room = _INSIDE * (self.upper - self.lower)
+        between = (self.averages > self.lower + room) & (self.averages < self.upper - room)
+        return between & (self.deltas > 0)
+
+
+def step_from(objective: KinkedObjective, state: State, h: float, fine: float) -> Step:
+    """A step of length h; averages are found up to `fine` times the length of the way."""
+    start, index, shifts = state.point, state.sliding, [np.inf]
+    trial = objective.onwards(start, start, h / 2, start.masks)
+    middle = objective.evaluate(trial, start.masks)
+    rate = 2 * (middle.z - start.z)
+    end = objective.onwards(start, middle, h, None)
+    candidates = _Candidates.none()
+    while len(shifts) <= _ROUNDS:
+        flips, woken = _changed(objective, start.forward, end)
+        index = np.union1d(index, flips)
+        candidates = _averaged(objective, state, middle, rate, end, index, h)
+        masks = start.masks.copy()
+        masks.flat[woken] = 1.0
+        masks.flat[index] = candidates.averages
+        shifts.append(_shift(candidates, middle) / norm(middle.gradient))
+        if np.array_equal(masks, middle.masks):
+            break
+        middle = objective.remasked(middle, masks)
+        end = objective.onwards(start, middle, h, None)
+        # Rounds converge at a rate: what the next one would change is told by the last two.
+        if shifts[-1] * min(shifts[-1] / shifts[-2], 1.0) <= fine:
+            break
+    settled = len(shifts) <= _ROUNDS
+    return _finished(objective, state, middle, end, candidates, rate, h, settled)
+
+
+def _changed(objective: KinkedObjective, start: Forward, end: Forward) -> tuple[Index, Index]:
+    """Where z changed its sign, and where it woke with a positive one."""
+    flipped = np.flatnonzero((end.z > 0) != (start.z > 0))
+    if flipped.size == 0:
+        return flipped, flipped
+    pairs = np.divmod(flipped, end.z.shape[1])
+    asleep = objective.kinks.reach(start, *pairs) == 0
+    falls_asleep = objective.kinks.reach(end, *pairs) == 0
+    return flipped[~asleep & ~falls_asleep], flipped[asleep]
+
+
+def _averaged(
+    objective: KinkedObjective,
+    state: State,
+    middle: Evaluation,
+    rate: Masks,
+    end: Forward,
+    index: Index,
+    h: float,
+) -> _Candidates:
+    """The masks of the candidates, averaged over the step, by the linear model of z at the end."""
+    if index.size == 0:
+        return _Candidates.none()
+    rows, kinks = np.divmod(index, end.z.shape[1])
+    gram = objective.kinks.gram(middle.forward, rows, kinks)
+    deltas, last = middle.deltas.flat[index], middle.masks.flat[index]
+    before, own = state.point.z.flat[index], end.z.flat[index]
+    own = own + h * np.diag(gram) * deltas * (last - state.point.masks.flat[index])
+    time = _crossing_time(before, rate.flat[index], own)
+    time = np.where(np.isin(index, state.sliding, assume_unique=True), 0.0, time)
+    above = before > 0
+    lower, upper = np.where(above, time, 0.0), np.where(above, 1.0, 1.0 - time)
+    averages = np.where(above, time, 1.0 - time)
+    attracts = np.flatnonzero((deltas > 0) & (upper > lower))
+    if attracts.size:
+        inner = h * gram[np.ix_(attracts, attracts)]
+        change = np.where(deltas > 0, 0.0, deltas * (averages - last))
+        target = end.z.flat[index[attracts]] - h * gram[attracts] @ change
+        pull = deltas[attracts]
+        found = solved_in_box(
+            inner,
+            target + inner @ (pull * last[attracts]),
+            pull * lower[attracts],
+            pull * upper[attracts],
+            pull * last[attracts],
+        )
+        averages[attracts] = found / pull
+    return _Candidates(index, gram, deltas, averages, lower, upper)
+
+
+def _crossing_time(before: Values, rate: Values, after: Values) -> Values:
+    """When the parabola from `before` with this rate to `after` reaches zero; 1 if it does not."""
+    up = np.where(before > 0, 1.0, -1.0)
+    start, slope, end = up * before, up * rate, up * after
+    bend = end - start - slope
+    # The smaller positive root of start + slope s + bend s^2, in the form that does not cancel.
+    root = np.sqrt(np.maximum(slope**2 - 4 * bend * start, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        time = np.where(slope <= 0, 2 * start / (root - slope), -(slope + root) / (2 * bend))
+    crosses = (end < 0) | ((end == 0) & (start > 0))
+    return np.where(crosses, np.clip(np.nan_to_num(time, nan=0.0), 0.0, 1.0), 1.0)
+
+
+def _shift(candidates: _Candidates, middle: Evaluation) -> float:
+    """How far the proposed averages would move the gradient."""
+    change = candidates.averages - middle.masks.flat[candidates.index]
+    change = candidates.deltas * change
+    return float(np.sqrt(max(change @ candidates.gram @ change, 0.0)))
+
+
+def _finished(
+    objective: KinkedObjective,
+    state: State,
+    middle: Evaluation,
+    end: Forward,
+    candidates: _Candidates,
+    rate: Masks,
+    h: float,
+    settled: bool,
+) -> Step:
+    inside = candidates.inside
+    sliding = candidates.index[inside]
+    masks = (end.z > 0).astype(float)
+    width = candidates.upper[inside] - candidates.lower[inside]
+    masks.flat[sliding] = (candidates.averages[inside] - candidates.lower[inside]) / width
+    last = objective.evaluate(objective.kinks.with_masks(end, masks), masks)
+    crossed = np.flatnonzero((end.z > 0) != (state.point.z > 0))
+    return Step(
+        state=State(last, sliding),
+        error=h * _defect(objective, state.point, middle, last),
+        length=h * norm(middle.gradient),
+        crossed=np.setdiff1d(crossed, sliding).size,
+        ridge=ridge_distance(objective, state.point, last, rate, sliding, h),
+        settled=settled,
+    )
+
+
+def _defect(
+    objective: KinkedObjective, start: Evaluation, middle: Evaluation, end: Evaluation
+) -> float:
+    """How far midpoint and trapezoidal rule are apart, all with the averaged masks."""
+    ends = (objective.remasked(point, middle.masks).gradient for point in (start, end))
+    return norm(tuple(m - (a + b) / 2 for m, a, b in zip(middle.gradient, *ends, strict=True)))
+
+
+def ridge_distance(
+    objective: KinkedObjective,
+    start: Evaluation,
+    end: Evaluation,
+    rate: Masks,
+    sliding: Index,
+    h: float,
+) -> float:
+    """The least distance to a repelling kink that the flow leaves on both sides; inf if none.
+
+    In a step, z is taken to be the parabola that starts with its rate. Where it turned, or comes
+    away, before zero, its least modulus counts if beyond the kink it would have gone the other way.
+    """
+    up = np.where(start.z > 0, 1.0, -1.0)
+    z, slope = up * start.z, up * rate
+    bend = up * end.z - z - slope
+    leaves = (end.deltas < 0) & (slope + 2 * bend > 0) & (up * end.z > 0)
+    leaves.flat[sliding] = False
+    near = np.flatnonzero(leaves)
+    if near.size == 0:
+        return np.inf
+    z, slope, bend = z.flat[near], slope.flat[near], bend.flat[near]
+    turns = (slope < 0) & (bend > 0)
+    least = np.where(turns, z - slope**2 / (4 * np.where(turns, bend, 1.0)), z)
+    least = np.maximum(least, 0.0)
+    rows, kinks = np.divmod(near, end.z.shape[1])
+    reach = np.maximum(objective.kinks.reach(end.forward, rows, kinks), np.finfo(float).tiny)
+    order = np.argpartition(least / reach, min(_NEAREST, near.size) - 1)[:_NEAREST]
+    rows, kinks = rows[order], kinks[order]
+    squares = objective.kinks.squares(end.forward, rows, kinks)
+    beyond = slope[order] + 2 * bend[order] + h * end.deltas[rows, kinks] * squares
+    ridge = (beyond < 0) & (squares > 0)
+    distances = least[order][ridge] / np.sqrt(squares[ridge])
+    return float(distances.min(initial=np.inf))
+
+
+def norm(arrays: Arrays) -> float:
+    """The Euclidean norm of all of them together."""
+    return float(np.sqrt(sum(np.vdot(array, array) for array in arrays)))
