@@ -16,6 +16,7 @@ from scipy.integrate import DOP853
 ABOVE, BELOW, ALONG = 1, -1, 0
 _ZERO = 1e-9  # of z at an event, after bisection to rounding
 _STILL = 1e-7  # of a rate: slower is tangential, and which mode follows is not known
+_RESTS = 1e-13  # but for rounding, zero: the unit is dead on that side, and stays where it is
 
 
 class Undecided(Exception):
@@ -133,8 +134,12 @@ def group_mask(mode, group):
     return mask if orientation > 0 else 1 - mask
 
 
-def sliding_rates(network, theta, mode):
+def sliding_rates(network, theta, mode, masks=None):
     """How fast one z of each sliding group moves, when it is pulled back to zero."""
+    if masks is not None:
+        mode = Mode([mask.copy() for mask in mode.masks], mode.sliding)
+        for group, mask in zip(mode.sliding, masks, strict=True):
+            mode.set_group(group, mask)
     hidden, inputs, _ = network.values(theta, mode.masks)
     motion = -network.gradient(theta, mode.masks)
     found = []
@@ -180,17 +185,18 @@ def decided(network, theta, mode, zeros, leaving=()):
     groups = grouped(network, theta, mode, primary)
     known = dict(leaving)
     options = [
-        (known[group[0][0]],) if group[0][0] in known else (ABOVE, BELOW, ALONG)
-        for group in groups
+        (known[group[0][0]],) if group[0][0] in known else (ABOVE, BELOW, ALONG) for group in groups
     ]
+    if len(groups) > 6:
+        raise Undecided(f"{3 ** len(groups)} modes to be tried")
     found = []
     for sides in product(*options):
         trial = tried(network, theta, mode, groups, sides, derived, known)
         if trial is not None:
-            found.append(trial)
-    if len(found) != 1:
+            found.append((velocity(network, theta, trial)[0], trial))
+    if not found or any(np.linalg.norm(other - found[0][0]) > _STILL for other, _ in found):
         raise Undecided(f"{len(found)} modes for {primary}")
-    return found[0]
+    return found[0][1]
 
 
 def tried(network, theta, mode, groups, sides, derived, known):
@@ -215,6 +221,8 @@ def tried(network, theta, mode, groups, sides, derived, known):
     motion, found = velocity(network, theta, trial)
     if np.any(found < 0) or np.any(found > 1):
         return None
+    if trial.sliding and np.abs(sliding_rates(network, theta, trial, found)).max() > _STILL:
+        return None  # no mask moves it, because nothing jumps there
     for group, mask in zip(trial.sliding, found, strict=True):
         trial.set_group(group, mask)
     _, inputs, _ = network.values(theta, trial.masks)
@@ -223,9 +231,9 @@ def tried(network, theta, mode, groups, sides, derived, known):
         if side == ALONG or pair in known:
             continue
         rate = network.slope(theta, trial.masks, inputs, pair) @ motion
-        if abs(rate) < _STILL:
+        if _RESTS < abs(rate) < _STILL:
             raise Undecided(f"{pair} moves by {rate}")
-        if np.sign(rate) != side:
+        if abs(rate) >= _STILL and np.sign(rate) != side:
             return None
     return trial
 
@@ -248,9 +256,12 @@ def follow(network, theta, times, longest=0.02):
     if zeros:
         mode = decided(network, theta, mode, zeros)
     record = Flow([], 0, len(mode.sliding), 0, len(mode.sliding))
-    time = 0.0
+    time, events = 0.0, 0
     for goal in times:
         while time < goal:
+            events += 1
+            if events > 300:
+                raise Undecided("too many events")
             time, theta, mode = segment(network, theta, mode, time, goal, longest, record)
         record.points.append(theta)
     return record

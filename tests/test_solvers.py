@@ -32,7 +32,7 @@ def test_files_name_the_solvers_by_their_own_names():
     ("network", "wanted"),
     [
         (tw.LinearNetwork([2, 3, 1]), "collocation"),
-        (tw.HomogeneousNetwork([2, 3, 1]), "chebyshev"),  # it has kinks
+        (tw.HomogeneousNetwork([2, 3, 1]), "chebyshev"),  # it has kinks, but none is met
         (tw.LinearNetwork([2, 301, 1]), "chebyshev"),  # it has 903 weights
     ],
 )

@@ -6,16 +6,18 @@ With p weights, horizon T and largest curvature rho:
     Explicit       order 8, about 2 T rho gradients or more; cheapest while T rho is small
     Collocation    order 9, a few thousand gradients for any T rho, and some Hessians of O(p^3)
     Chebyshev      order 2, of the order of sqrt(T rho) gradients; any p, for moderate accuracy
+    Filippov       order 2 across kinks, at least T rho gradients; networks that declare their kinks
 
 The error of a flow is measured, not trusted: a companion runs with a tenth of the tolerances, and
 the distance between the two is the error of the first, up to the companion's own, which is several
 times smaller.
 
-Where an activation has a kink, grad f jumps as a pre-activation crosses zero. A step across the
-jump is of order 1 whatever the solver; the error estimate sees it and the steps shrink until it is
-passed, so that the tolerances hold at the price of some short steps. But the flow may also be
-pushed towards the jump from both sides, and then slides along it. There every step is of order 1:
-their number grows like 1 / rtol, and only small accuracies are affordable.
+Where an activation has a kink, grad f jumps as a pre-activation crosses zero. The flow crosses it,
+slides along it where it is pushed there from both sides, or leaves it to either side where it is
+pushed away: it is a solution in the sense of Filippov, which the solver of this name follows with
+order 2, and which is not unique where it meets a kink of the last sort (`branch_uncertain`). For
+all other solvers a step across the jump is of order 1. The error estimate sees it and the steps
+shrink until it is passed; where the flow slides, their number grows like 1 / rtol.
 """
 
 import os
@@ -29,7 +31,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Real
 from typing_extensions import override
 
 from thalweg._arguments import checked
@@ -115,6 +117,16 @@ class Flow(AbstractFlow):
         size = np.linalg.norm(np.concatenate(flat, axis=-1), axis=-1)
         least = np.where(self.times > 0, self.atol + self.rtol * size, 0.0)
         return np.maximum.accumulate(np.maximum(self.error, least), axis=-1)
+
+    @property
+    def branch_uncertain(self) -> Bool[np.ndarray, "*batch times"]:
+        """From when on the exact flow may have passed a repelling kink on the other side.
+
+        From the first time on before which the flow came nearer to such a kink than its own error,
+        which may then say nothing. Nowhere for a solver that takes the objective for smooth.
+        """
+        distance = self.records.get("ridge_distance", np.full(self.error.shape, np.inf))
+        return np.logical_or.accumulate(self.error > distance, axis=-1)
 
     @override
     def at(self, times: Any) -> "Flow":

@@ -195,7 +195,7 @@ class FlowSettings(Settings):
     """relative tolerance, where the flow is not validated"""
     atol: Positive = 1e-10
     """absolute tolerance, likewise"""
-    solver: Literal["auto", "explicit", "collocation", "chebyshev"] = "auto"
+    solver: Literal["auto", "explicit", "collocation", "chebyshev", "filippov"] = "auto"
     """how it is integrated, likewise; auto chooses by stiffness, size and smoothness"""
     tube: Literal["auto", "exact", "norms", "off"] = "auto"
     """prove the distance from each run alone, likewise: by exact eigenvalues, by norms, or not"""

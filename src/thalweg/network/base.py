@@ -56,7 +56,7 @@ class AbstractNetwork(eqx.Module):
         return None
 
     def kinks_on(self, x: Float[np.ndarray, "samples features"]) -> AbstractKinks | None:
-        """Where the gradient jumps on these samples; None where it does not, or that is not known."""
+        """Where the gradient jumps on these samples; None where that is nowhere, or not known."""
         return None
 
     def length(self, axis: str) -> int | None:

@@ -26,13 +26,13 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from typing_extensions import override
 
 Rows = Float[np.ndarray, "rows _"]
 Masks = Float[np.ndarray, "rows kinks"]
 Arrays = tuple[Float[np.ndarray, "..."], ...]
-Index = Int[np.ndarray, " chosen"]
+Index = Int[np.ndarray, " _"]
 
 _KEPT = 4096  # samples whose products with each other fill 128 MB
 
@@ -160,7 +160,7 @@ class DenseKinks(AbstractKinks):
         slopes = tuple(self._slope(masks[:, columns]) for columns in self._columns)
         return replace(forward, slopes=slopes)
 
-    def _slope(self, mask: Rows) -> Rows:
+    def _slope(self, mask: Real[np.ndarray, "rows _"] | Bool[np.ndarray, "rows _"]) -> Rows:
         return self._below + (self._above - self._below) * mask
 
     @override
@@ -217,7 +217,7 @@ class DenseKinks(AbstractKinks):
 
     def _pulled_back(
         self, forward: Forward, rows: Index, kinks: Index
-    ) -> list[tuple[int, Index, Rows]]:
+    ) -> list[tuple[int, Index, Float[np.ndarray, "_ _"]]]:
         """For each layer: which pairs see it, and their slopes in what it puts out."""
         layers, found = self._layer_of[kinks], []
         chosen, back = np.zeros(0, int), np.zeros((0, 0))

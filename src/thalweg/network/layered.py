@@ -72,7 +72,8 @@ class LayeredNetwork(AbstractNetwork):
 
     @override
     def kinks_on(self, x: Float[np.ndarray, "samples features"]) -> AbstractKinks | None:
-        if self.smooth or self.depth == 1 or not all(isinstance(l, Dense) for l in self.layers):
+        dense = all(isinstance(layer, Dense) for layer in self.layers)
+        if self.smooth or self.depth == 1 or not dense:
             return None
         above, below = (float(slope) for slope in self.slopes)
         return DenseKinks(self.widths, (above, below), x)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -79,15 +80,14 @@ class KinkedObjective:
         forward = self.kinks.remasked(old.forward, rows, masks[rows])
         outputs = _replaced(old.forward.outputs, rows, forward.outputs)
         backward = self.kinks.backward(forward, self._output_slopes(outputs)[rows])
-        change, image = self.kinks.change(
-            (old.forward, old.backward), (forward, backward), rows
-        )
+        change, image = self.kinks.change((old.forward, old.backward), (forward, backward), rows)
         return Evaluation(
             replace(
                 old.forward,
-                inputs=(old.forward.inputs[0], *_all_replaced(
-                    old.forward.inputs[1:], rows, forward.inputs[1:]
-                )),
+                inputs=(
+                    old.forward.inputs[0],
+                    *_all_replaced(old.forward.inputs[1:], rows, forward.inputs[1:]),
+                ),
                 slopes=_all_replaced(old.forward.slopes, rows, forward.slopes),
                 z=_replaced(old.forward.z, rows, forward.z),
                 outputs=outputs,
@@ -102,7 +102,7 @@ class KinkedObjective:
         )
 
     def _output_slopes(self, outputs: Float[np.ndarray, "samples outputs"]) -> np.ndarray:
-        return np.asarray(_output_gradient(self._problem, outputs), float)
+        return np.asarray(_output_gradient(self._problem, jnp.asarray(outputs)), float)
 
 
 @eqx.filter_jit

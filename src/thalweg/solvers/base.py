@@ -210,7 +210,7 @@ def _did_not_arrive(task: Task, solver: str, reached: float) -> str:
     if not task.objective.smooth:
         message += (
             " The objective has kinks: where the flow slides along one, the number of steps grows "
-            "like 1 / rtol, and rtol=1e-3 or 1e-4 with solver=tw.solvers.Chebyshev() is what can "
-            "be had."
+            "like 1 / rtol. tw.solvers.Filippov() follows networks that declare them; for others, "
+            "rtol=1e-3 or 1e-4 with solver=tw.solvers.Chebyshev() is what can be had."
         )
     return message

@@ -9,6 +9,7 @@ from thalweg.solvers.base import AbstractSolver
 from thalweg.solvers.chebyshev import Chebyshev
 from thalweg.solvers.collocation import Collocation
 from thalweg.solvers.explicit import Diffrax, Explicit
+from thalweg.solvers.filippov import Filippov
 from thalweg.solvers.validated import Validated
 
 SOLVERS: dict[str, type[AbstractSolver]] = {
@@ -16,6 +17,7 @@ SOLVERS: dict[str, type[AbstractSolver]] = {
     "explicit": Explicit,
     "collocation": Collocation,
     "chebyshev": Chebyshev,
+    "filippov": Filippov,
 }
 """The solvers that a file names, by name."""
 

@@ -1,7 +1,24 @@
-"""Gradient flows across kinks: networks with (leaky) ReLU, followed as Filippov's solutions."""
+"""Gradient flows across kinks: networks with (leaky) ReLU, followed as Filippov's solutions.
 
-from dataclasses import dataclass, field
-from typing import Any
+One step is the affair of `filippov_step`; here steps are chosen, and what they met is recorded. A
+step's error e is held to the way that it goes,
+
+    e <= rtol h max(|g|, mean speed so far),
+
+so that the errors of all steps add up to about rtol times the length of the trajectory, and the
+step may grow where the flow comes to rest. Steps end at the times that are recorded: inside of one
+the velocity jumps, and no polynomial is second order there.
+
+What a run says beside its error, at each of its times:
+
+    crossings         kinks passed so far, each time counted
+    sliding           kinks along which it slides
+    ridge_distance    the least distance to a repelling kink since the time before; where the error
+                      is larger, the exact flow may have passed it on the other side
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 
 import equinox as eqx
 import jax
@@ -11,83 +28,120 @@ from typing_extensions import override
 from thalweg._checks import InputError, described
 from thalweg.objective.kinked import KinkedObjective
 from thalweg.solvers.base import AbstractSolver, Solution, Task, Work
-from thalweg.solvers.filippov_step import State, Step, norm, step_from
+from thalweg.solvers.filippov_step import State, Step, norm, start_at, step_from
 
 _COMPANION = 0.25  # of the tolerance: twice the steps, a quarter of the error
 _FINE = 0.1  # of the tolerance: how exactly the averages of a step are found
 _SAFETY, _SHRINK, _GROW = 0.9, 0.3, 2.0
+_FIRST = (
+    0.1  # of sqrt(rtol) times the time in which the weights would change by as much as they are
+)
+_PATIENCE = 3  # how often a step is shortened whose averages are not found
+
+_RECORDS = ("crossings", "sliding", "ridge_distance")
 
 
 class Filippov(AbstractSolver):
-    """Steps of order 2 with masks averaged over each (`filippov_step`)."""
+    """Steps of order 2 across kinks, each with masks that are averaged over it.
+
+    For networks that declare where their kinks are: fully connected ones with two slopes.
+    """
 
     @override
     def solve(self, task: Task) -> Solution:
-        run = self._walk(task)
         if not task.estimate_error:
-            return run
+            return self._walk(task)
         tighter = eqx.tree_at(lambda each: each.rtol, task, _COMPANION * task.rtol)
-        return run.compared_with(self._walk(tighter), task)
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            run, companion = pool.map(self._walk, (task, tighter))
+        return run.compared_with(companion, task)
 
     def _walk(self, task: Task) -> Solution:
         objective = task.objective.kinked
         if objective is None:
-            raise InputError("no kinks")
+            raise InputError(
+                "`Filippov` follows networks that declare their kinks, fully connected ones with "
+                f"two slopes that differ, got {described(task.objective)}; use tw.solvers.Auto()."
+            )
         walk = _Walk(objective, task)
-        walk.run()
-        return walk.solution(task, self.name)
+        points, records = [], []
+        for time in np.asarray(task.times):
+            records.append(walk.to(float(time)))
+            points.append(walk.weights_at(float(time)))
+        leaves, tree = jax.tree.flatten(task.start)
+        stacks = (np.stack(each) for each in zip(*points, strict=True))
+        arrays = [each.astype(leaf.dtype) for each, leaf in zip(stacks, leaves, strict=True)]
+        named = zip(_RECORDS, zip(*records, strict=True), strict=True)
+        return Solution.of(
+            task,
+            jax.tree.unflatten(tree, arrays),
+            solver=self.name,
+            work=Work.of(gradients=ceil(objective.gradients)),
+            steps=walk.accepted,
+            reached=walk.time,
+            records={name: np.array(values, float) for name, values in named},
+        )
 
 
-@dataclass
+def met_kinks(found: Solution) -> bool:
+    """Whether a flow left the region of its start, as far as its steps can tell."""
+    return bool(np.any(found.records["crossings"] > 0) or np.any(found.records["sliding"] > 0))
+
+
 class _Walk:
-    objective: KinkedObjective
-    task: Task
-    records: dict = field(default_factory=dict)
+    """A flow on its way: where it is, how long its next step is, and what it met."""
 
-    def run(self):
-        task, objective = self.task, self.objective
-        times = np.asarray(task.times)
-        tol = float(task.rtol)
-        weights = tuple(np.asarray(a, float) for a in jax.tree.leaves(task.start))
-        forward = objective.start(weights)
-        masks = (forward.z > 0).astype(float)
-        on = np.flatnonzero(forward.z == 0)
-        on = on[objective.kinks.reach(forward, *np.divmod(on, masks.shape[1])) > 0]
-        masks.flat[on] = 0.5
-        state = State(objective.evaluate(objective.kinks.with_masks(forward, masks), masks), on)
-        time, length = 0.0, 0.0
-        g = norm(state.point.gradient)
-        h = min(times[-1], 0.1 * np.sqrt(tol) * (1 + norm(weights)) / max(g, 1e-300))
-        self.steps = self.tried = self.unsettled = 0
-        self.points, rec = [], []
-        crossed, ridge = 0, np.inf
-        for goal in times:
-            while time < goal and self.tried < task.max_steps:
-                left = goal - time
-                step_h = left if left <= h else (left / 2 if left < 2 * h else h)
-                step = step_from(objective, state, step_h, _FINE * tol)
-                self.tried += 1
-                speed = max(step.length / step_h, length / time if time else 0.0)
-                size = step.error / (tol * step_h * speed) if step.error > 0 else 0.0
-                factor = _SAFETY / np.sqrt(size) if size > 0 else _GROW
-                if size > 1 or not np.isfinite(size):
-                    h = step_h * np.clip(factor, _SHRINK, 0.9) if np.isfinite(factor) else step_h * _SHRINK
-                    continue
-                self.unsettled += not step.settled
-                h = max(h, step_h * min(factor, _GROW)) if step_h < h and factor > 1 else step_h * np.clip(factor, _SHRINK, _GROW)
-                state, time, length = step.state, (goal if step_h == left else time + step_h), length + step.length
-                crossed += step.crossed
-                ridge = min(ridge, step.ridge)
-                self.steps += 1
-            self.points.append(state.point.forward.weights)
-            rec.append((crossed, state.sliding.size, ridge))
-            ridge = np.inf
-        self.reached = time
-        c, s, r = (np.array(v, float) for v in zip(*rec, strict=True))
-        self.records = {"crossings": c, "sliding": s, "ridge_distance": r, "unsettled": self.unsettled}
+    def __init__(self, objective: KinkedObjective, task: Task):
+        self._objective, self._rtol = objective, float(task.rtol)
+        self._left = task.max_steps
+        self.state: State = start_at(
+            objective, tuple(np.asarray(array, float) for array in jax.tree.leaves(task.start))
+        )
+        self.time, self.accepted = 0.0, 0
+        self._length, self._crossings, self._unsettled = 0.0, 0, 0
+        point = self.state.point
+        speed = max(norm(point.gradient), np.finfo(float).tiny)
+        size = 1.0 + norm(point.forward.weights)
+        self._h = min(float(task.times[-1]), _FIRST * np.sqrt(self._rtol) * size / speed)
 
-    def solution(self, task, name):
-        arrays = [np.stack(a) for a in zip(*self.points, strict=True)]
-        weights = jax.tree.unflatten(jax.tree.structure(task.start), arrays)
-        return Solution.of(task, weights, solver=name, work=Work.of(gradients=int(np.ceil(self.objective.gradients))),
-            steps=self.steps, reached=self.reached, records=self.records)
+    def to(self, goal: float) -> tuple[int, int, float]:
+        """Go on to this time: crossings so far, kinks that slide, and the least ridge distance."""
+        ridge = np.inf
+        while self.time < goal and self._left:
+            left = goal - self.time
+            # Two like steps rather than a long one and what it leaves.
+            h = left if left <= self._h else left / 2 if left < 2 * self._h else self._h
+            step = step_from(self._objective, self.state, h, _FINE * self._rtol)
+            self._left -= 1
+            if self._accepts(step, h):
+                self.time = goal if h == left else self.time + h
+                self.state = step.state
+                self._length += step.length
+                self._crossings += step.crossed
+                self.accepted += 1
+                ridge = min(ridge, step.ridge if step.settled else 0.0)
+        return self._crossings, self.state.sliding.size, ridge
+
+    def weights_at(self, goal: float) -> tuple[np.ndarray, ...]:
+        """The weights where it is; NaN where it did not come to this time."""
+        weights = self.state.point.forward.weights
+        return weights if self.time == goal else tuple(np.full_like(w, np.nan) for w in weights)
+
+    def _accepts(self, step: Step, h: float) -> bool:
+        """Whether the step is good enough; and the length of the next one, or of the next try."""
+        if not step.settled and self._unsettled < _PATIENCE:
+            self._unsettled += 1
+            self._h = _SHRINK * h
+            return False
+        mean = self._length / self.time if self.time else 0.0
+        allowed = self._rtol * max(step.length, h * mean)
+        if step.error <= allowed:
+            factor = _GROW if step.error == 0 else _SAFETY * np.sqrt(allowed / step.error)
+            # A step that was cut short at a recorded time says little of what a full one may be.
+            grown = h * float(np.clip(factor, _SHRINK, _GROW))
+            self._h = max(self._h, grown) if h < self._h else grown
+            self._unsettled = 0
+            return True
+        factor = _SAFETY * np.sqrt(allowed / step.error) if np.isfinite(step.error) else _SHRINK
+        self._h = h * float(np.clip(factor, _SHRINK, _SAFETY))
+        return False

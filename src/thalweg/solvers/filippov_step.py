@@ -54,6 +54,20 @@ class State:
     sliding: Index
 
 
+def start_at(objective: KinkedObjective, weights: Arrays) -> State:
+    """The state at the start; where it is on an attracting kink, it may slide from there."""
+    forward = objective.start(weights)
+    masks = (forward.z > 0).astype(float)
+    point = objective.evaluate(forward, masks)
+    zero = np.flatnonzero((forward.z == 0) & (point.deltas > 0))
+    zero = zero[objective.kinks.reach(forward, *np.divmod(zero, masks.shape[1])) > 0]
+    if zero.size == 0:
+        return State(point, zero)
+    masks = masks.copy()
+    masks.flat[zero] = 0.5  # anything inside: the first step finds their averages
+    return State(objective.evaluate(objective.kinks.with_masks(forward, masks), masks), zero)
+
+
 @dataclass(frozen=True)
 class Step:
     """A step that was tried.
@@ -63,7 +77,7 @@ class Step:
         error: the estimated error of the step, in weight space.
         length: how far it went.
         crossed: how many kinks were passed from one side to the other.
-        ridge: the least distance to a repelling kink that the flow leaves on both sides.
+        ridge: the least distance to a repelling kink that could be passed on either side.
         settled: whether the averages were found.
     """
 
@@ -85,6 +99,7 @@ class _Candidates:
     averages: Values
     lower: Values
     upper: Values
+    grazing: float = np.inf
 
     @classmethod
     def none(cls) -> "_Candidates":
@@ -115,13 +130,13 @@ def step_from(objective: KinkedObjective, state: State, h: float, fine: float) -
         masks = start.masks.copy()
         masks.flat[woken] = 1.0
         masks.flat[index] = candidates.averages
-        shifts.append(_shift(candidates, middle) / norm(middle.gradient))
+        shifts.append(_shift(candidates, middle))
         if np.array_equal(masks, middle.masks):
             break
         middle = objective.remasked(middle, masks)
         end = objective.onwards(start, middle, h, None)
         # Rounds converge at a rate: what the next one would change is told by the last two.
-        if shifts[-1] * min(shifts[-1] / shifts[-2], 1.0) <= fine:
+        if shifts[-1] * min(shifts[-1] / shifts[-2], 1.0) <= fine * norm(middle.gradient):
             break
     settled = len(shifts) <= _ROUNDS
     return _finished(objective, state, middle, end, candidates, rate, h, settled)
@@ -156,7 +171,9 @@ def _averaged(
     before, own = state.point.z.flat[index], end.z.flat[index]
     own = own + h * np.diag(gram) * deltas * (last - state.point.masks.flat[index])
     time = _crossing_time(before, rate.flat[index], own)
-    time = np.where(np.isin(index, state.sliding, assume_unique=True), 0.0, time)
+    # What slides is at zero from the beginning; what no longer attracts keeps the side it is on.
+    slides = np.isin(index, state.sliding, assume_unique=True)
+    time = np.where(slides, np.where(deltas > 0, 0.0, 1.0), time)
     above = before > 0
     lower, upper = np.where(above, time, 0.0), np.where(above, 1.0, 1.0 - time)
     averages = np.where(above, time, 1.0 - time)
@@ -174,7 +191,9 @@ def _averaged(
             pull * last[attracts],
         )
         averages[attracts] = found / pull
-    return _Candidates(index, gram, deltas, averages, lower, upper)
+    crosses = (deltas < 0) & (time < 1)
+    deep = _depth(before, rate.flat[index], own)[crosses] / np.sqrt(np.diag(gram)[crosses])
+    return _Candidates(index, gram, deltas, averages, lower, upper, deep.min(initial=np.inf))
 
 
 def _crossing_time(before: Values, rate: Values, after: Values) -> Values:
@@ -188,6 +207,18 @@ def _crossing_time(before: Values, rate: Values, after: Values) -> Values:
         time = np.where(slope <= 0, 2 * start / (root - slope), -(slope + root) / (2 * bend))
     crosses = (end < 0) | ((end == 0) & (start > 0))
     return np.where(crosses, np.clip(np.nan_to_num(time, nan=0.0), 0.0, 1.0), 1.0)
+
+
+def _depth(before: Values, rate: Values, after: Values) -> Values:
+    """How far beyond zero the parabola from `before` with this rate to `after` turns, if it does.
+
+    Had it been farther away by this, it would have turned before zero, and not crossed.
+    """
+    up = np.where(before > 0, 1.0, -1.0)
+    start, slope = up * before, up * rate
+    bend = up * after - start - slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((bend > 0) & (slope < 0), slope**2 / (4 * bend) - start, np.inf)
 
 
 def _shift(candidates: _Candidates, middle: Evaluation) -> float:
@@ -207,6 +238,7 @@ def _finished(
     h: float,
     settled: bool,
 ) -> Step:
+    """Where the step ends, with the masks there, and what is known of it."""
     inside = candidates.inside
     sliding = candidates.index[inside]
     masks = (end.z > 0).astype(float)
@@ -219,7 +251,7 @@ def _finished(
         error=h * _defect(objective, state.point, middle, last),
         length=h * norm(middle.gradient),
         crossed=np.setdiff1d(crossed, sliding).size,
-        ridge=ridge_distance(objective, state.point, last, rate, sliding, h),
+        ridge=min(candidates.grazing, _ridge(objective, state.point, last, rate, sliding, h)),
         settled=settled,
     )
 
@@ -232,7 +264,7 @@ def _defect(
     return norm(tuple(m - (a + b) / 2 for m, a, b in zip(middle.gradient, *ends, strict=True)))
 
 
-def ridge_distance(
+def _ridge(
     objective: KinkedObjective,
     start: Evaluation,
     end: Evaluation,
