@@ -5,12 +5,14 @@ of weights p, and on the tolerance, and rho is only known along the way: a start
 flat. So the explicit one is tried first with a limit on its steps, unless the start is already too
 sharp for it, and a stiff one follows where it gave up.
 
-Where the objective declares its kinks, the Filippov solver goes first. If it met none, the flow is
-smooth where it went, and the others follow it to the tolerance that was asked for; if it did, what
-it found stands. Its order is 2, so that it is not asked for more than some accuracy: `flow.error`
+Where the objective declares its kinks, the Filippov solver goes ahead with long steps. If it meets
+none, the flow is smooth where it went, and the others follow it to the tolerance that was asked
+for; if it does, it is the one that follows. Its order is 2, so that it is not asked for more than some accuracy: `flow.error`
 says what that gave, and who wants more gives `Filippov()` itself. Of an objective whose kinks are
 not declared Chebyshev steps are the cheapest: sliding along a kink takes many short ones.
 """
+
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -39,7 +41,7 @@ _COLLOCATION_REACH = 3000.0
 _CHEBYSHEV_REACH = 10.0
 # Across kinks: the least tolerance, for gradients of more and of fewer operations than `_LARGE`.
 # Some thousand steps: 40 s on MNIST with 42,200 weights, a second or two for tens of weights.
-_KINKS, _KINKS_SMALL, _LARGE = 1e-4, 1e-5, 1e7
+_KINKS, _KINKS_SMALL, _KINKS_SCOUTED, _LARGE = 1e-4, 1e-5, 1e-3, 1e7
 _EXPLICIT_STEPS = 1000  # some 5,000 in T rho; more shows that the curvature grew on the way
 
 
@@ -53,16 +55,13 @@ class Auto(AbstractSolver):
     def solve(self, task: Task) -> Solution:
         spent = Work.of()
         if task.objective.kinked is not None:
-            least = _KINKS if task.objective.operations(task.start) > _LARGE else _KINKS_SMALL
-            rough = eqx.tree_at(lambda each: each.rtol, task, jnp.maximum(task.rtol, least))
             try:
-                found = Filippov().solve(rough)
+                scout = Filippov().solve(_scouting(task))
+                spent = scout.work
+                if met_kinks(scout):
+                    return _with_work(Filippov().solve(_across_kinks(task)), spent)
             except FlowError as unfinished:  # too stiff for its steps, which are explicit
-                spent = unfinished.work
-            else:
-                if met_kinks(found):
-                    return found
-                spent = found.work + found.companion_work
+                spent = spent + unfinished.work
         return self._solve_smooth(task, spent)
 
     def _solve_smooth(self, task: Task, spent: Work) -> Solution:
@@ -78,6 +77,21 @@ class Auto(AbstractSolver):
             else:
                 return _with_work(found, spent)
         return _with_work(stiff.solve(task), spent)
+
+
+def _scouting(task: Task) -> Task:
+    """The same flow to its end, as roughly as tells whether it meets a kink."""
+    rough = eqx.tree_at(
+        lambda each: (each.times, each.rtol),
+        task,
+        (task.times[-1:], jnp.maximum(task.rtol, _KINKS_SCOUTED)),
+    )
+    return replace(rough, estimate_error=False)
+
+
+def _across_kinks(task: Task) -> Task:
+    least = _KINKS if task.objective.operations(task.start) > _LARGE else _KINKS_SMALL
+    return eqx.tree_at(lambda each: each.rtol, task, jnp.maximum(task.rtol, least))
 
 
 def _stiff_solver(task: Task) -> tuple[AbstractSolver, float]:
