@@ -7,9 +7,10 @@ sharp for it, and a stiff one follows where it gave up.
 
 Where the objective declares its kinks, the Filippov solver goes ahead with long steps. If it meets
 none, the flow is smooth where it went, and the others follow it to the tolerance that was asked
-for; if it does, it is the one that follows. Its order is 2, so that it is not asked for more than some accuracy: `flow.error`
-says what that gave, and who wants more gives `Filippov()` itself. Of an objective whose kinks are
-not declared Chebyshev steps are the cheapest: sliding along a kink takes many short ones.
+for; if it does, it is the one that follows. Its order is 2, so that it is not asked for more than
+some accuracy: `flow.error` says what that gave, and who wants more gives `Filippov()` itself. Of an
+objective whose kinks are not declared Chebyshev steps are the cheapest: sliding along a kink takes
+many short ones.
 """
 
 from dataclasses import replace
