@@ -2,7 +2,8 @@
 
 `spectrum` finds both ends at a point, or of any of the `operators`; `path` does along runs, and
 `density` tells what is between. `forms` has the second derivative in closed form; `bounds`, `balls`
-and `minimisers` bound it by norms; `regions` says where it exists.
+and `minimisers` bound it by norms, `proven` its smallest eigenvalue; `regions` says where it
+exists.
 """
 
 from thalweg.curvature.balls import BallBounds, ball_bounds
@@ -36,6 +37,7 @@ from thalweg.curvature.operators import (
     SymmetricOperator,
 )
 from thalweg.curvature.path import SpectrumObserver, SpectrumPath, spectrum_along
+from thalweg.curvature.proven import smallest_eigenvalue_bound
 from thalweg.curvature.regions import (
     BoundaryDistance,
     activation_pattern,
@@ -89,6 +91,7 @@ __all__ = [
     "sharpness",
     "small_start_sharpness_bounds",
     "smallest_eigenvalue",
+    "smallest_eigenvalue_bound",
     "smallest_eigenvalue_bounds",
     "spectral_density",
     "spectrum_along",

@@ -91,6 +91,10 @@ class AbstractLossSeries(ABC):
         """Changes D of the outputs as B D, where B^T B is the second derivative phi'' at M."""
 
     @abstractmethod
+    def bent(self, product: Matrix, changes: Changes) -> Changes:
+        """The second derivative, phi'' D at M, for changes D of the outputs."""
+
+    @abstractmethod
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
         """What |phi''| and its first two derivatives in time / length are at most on the step.
 
@@ -180,6 +184,10 @@ class SquareSeries(AbstractLossSeries):
     @override
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         return (2 * self.scale) ** 0.5 * changes
+
+    @override
+    def bent(self, product: Matrix, changes: Changes) -> Changes:
+        return 2 * self.scale * changes
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:

@@ -197,6 +197,11 @@ class CrossEntropySeries(AbstractProbabilitySeries):
         return np.sqrt(chances) * (changes - np.sum(chances * changes, axis=0))
 
     @override
+    def bent(self, product: Matrix, changes: Changes) -> Changes:
+        chances = self.probabilities((product @ self.images) * self.root)[..., None]
+        return chances * (changes - np.sum(chances * changes, axis=0))
+
+    @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
         speed, turn = self._speeds(product, share)
         # |P'| <= sqrt(2) |z'| and |P''| <= 4 |z'|^2 + sqrt(2) |z''|; diag(P) - P P^T has three P.
@@ -271,6 +276,11 @@ class LogisticSeries(AbstractMarginSeries):
         return np.sqrt(chances * (1 - chances)) * changes
 
     @override
+    def bent(self, product: Matrix, changes: Changes) -> Changes:
+        chances = self.probabilities((product @ self.images) * self.root)[..., None]
+        return chances * (1 - chances) * changes
+
+    @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
         speed, turn = self._speeds(product, share)
         return np.array([0.25, np.max(speed) / 4, np.max(0.375 * speed**2 + turn / 4)])
@@ -316,6 +326,10 @@ class ExponentialSeries(AbstractMarginSeries):
     @override
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         return np.exp(-self._margins(product) / 2)[..., None] * changes
+
+    @override
+    def bent(self, product: Matrix, changes: Changes) -> Changes:
+        return np.exp(-self._margins(product))[..., None] * changes
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
