@@ -15,7 +15,7 @@ import numpy as np
 
 from thalweg.kernels.chain import Chain
 
-__all__ = ["SWITCH", "available", "suits"]
+__all__ = ["SWITCH", "Chain", "available", "suits"]
 
 SWITCH = "THALWEG_KERNELS"
 """The environment variable that is `off` where JAX is to do everything."""

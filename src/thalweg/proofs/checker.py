@@ -260,7 +260,10 @@ def _verify(claim: Claim) -> Checked:
             if not reached < claim.radii[n + 1]:  # [5]
                 raise Rejected(f"the radius at times[{n + 1}] is smaller than what is proven.")
             for run, descent in zip(claim.runs, runs, strict=True):
-                while descent.steps + 1 < len(run.upper) and descent.next_time <= end:
+                while descent.steps + 1 < len(run.upper) and not descent.next_time > end:
+                    if not descent.next_time <= end:  # a ball around it
+                        k = descent.steps + 1
+                        raise Rejected(f"more bits are needed to tell the time of step {k}.")
                     descent.advance()
                     _compare(run, descent, step.at(descent.time), claim.radii[n + 1])
     for run, descent in zip(claim.runs, runs, strict=True):
