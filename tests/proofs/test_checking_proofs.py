@@ -328,3 +328,11 @@ def test_what_is_printed_is_proven_too():
         "between 0.9 and 1.000000001",
     ):
         assert words in said
+
+
+def test_a_step_that_may_lie_on_either_side_of_a_node_is_refused(small_file, monkeypatch):
+    """Its distance would be taken to the wrong interval's polynomial."""
+    assert checker.check(small_file).accepted
+    blurred = property(lambda run: (run.steps + 1) * run.rate + checker.arb(0, 1e3))
+    monkeypatch.setattr(checker.Descent, "next_time", blurred)
+    assert "more bits are needed to tell the time of step 1" in checker.check(small_file).reason
