@@ -30,6 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, chained, is_traced
+from thalweg._drawing import normal, split
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork
@@ -101,10 +102,9 @@ def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     """Independent entries from N(0, scale^2)."""
     _require_room(network)
     _require_no_less("scale", scale, 0.0)
-    keys = jax.random.split(key, network.depth)
+    keys = split(key, network.depth)
     return tuple(
-        scale * jax.random.normal(own, shape)
-        for own, shape in zip(keys, network.shapes, strict=True)
+        scale * normal(own, shape) for own, shape in zip(keys, network.shapes, strict=True)
     )
 
 
@@ -113,7 +113,7 @@ def balanced(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     """Balanced weights whose product has independent entries from N(0, scale^2)."""
     _require_no_less("scale", scale, 0.0)
     outputs, features = _product_shape("balanced", network)
-    return balanced_from(network, scale * jax.random.normal(key, (outputs, features)))
+    return balanced_from(network, scale * normal(key, (outputs, features)))
 
 
 @checked
@@ -378,7 +378,7 @@ def _fans_of_pattern(pattern: Array) -> tuple[int, int]:
 
 def _uniform(network: AbstractNetwork, bounds: list[float], key: PRNGKeyArray) -> Weights:
     _require_room(network)
-    keys = jax.random.split(key, network.depth)
+    keys = split(key, network.depth)
     return tuple(
         jax.random.uniform(own, shape, minval=-bound, maxval=bound)
         for own, shape, bound in zip(keys, network.shapes, bounds, strict=True)

@@ -11,13 +11,13 @@ another one (`jax_threefry_partitionable` was off by default), so equal keys giv
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, require_count
+from thalweg._drawing import normal, split
 from thalweg._shown import shown
 from thalweg._sizes import require_memory
 
@@ -48,9 +48,9 @@ def gaussian_regression(
     """
     samples, features = require_count("samples", samples), require_count("features", features)
     _require_room(samples, features, 1)
-    inputs, rest = jax.random.split(key)
+    inputs, rest = split(key, 2)
     return _with_unit_solution(
-        jax.random.normal(inputs, (samples, features)), outputs=1, noise=noise, key=rest
+        normal(inputs, (samples, features)), outputs=1, noise=noise, key=rest
     )
 
 
@@ -80,9 +80,9 @@ def conditioned_regression(
         )
     _require("condition", condition, least=1.0)
     _require_room(samples, features, outputs)
-    left, right, rest = jax.random.split(key, 3)
-    frame = jnp.linalg.qr(jax.random.normal(left, (samples, features)))[0]
-    basis = jnp.linalg.qr(jax.random.normal(right, (features, features)))[0]
+    left, right, rest = split(key, 3)
+    frame = jnp.linalg.qr(normal(left, (samples, features)))[0]
+    basis = jnp.linalg.qr(normal(right, (features, features)))[0]
     spread = jnp.arange(features) / (features - 1)  # the exponents of 1 / condition, 0 to 1
     lengths = jnp.sqrt(samples * jnp.asarray(condition, float) ** -spread)
     return _with_unit_solution((frame * lengths[None]) @ basis.T, outputs, noise, key=rest)
@@ -93,9 +93,9 @@ def _with_unit_solution(
 ) -> LinearData:
     _require("noise", noise, least=0.0)
     samples, features = x.shape
-    for_teacher, for_noise = jax.random.split(key)
-    teacher = jax.random.normal(for_teacher, (features, outputs))
-    y = x @ teacher + noise * jax.random.normal(for_noise, (samples, outputs))
+    for_teacher, for_noise = split(key, 2)
+    teacher = normal(for_teacher, (features, outputs))
+    y = x @ teacher + noise * normal(for_noise, (samples, outputs))
     solution = jnp.linalg.lstsq(x, y)[0]
     size = jnp.linalg.norm(solution)
     y, solution = y / size, solution / size

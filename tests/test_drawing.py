@@ -1,0 +1,42 @@
+"""Normal numbers are those of JAX, to the last bit, whatever their shape."""
+
+import jax
+import numpy as np
+import pytest
+
+from thalweg import _drawing
+
+SHAPES = [(), (3,), (5, 5), (1, 5), (50, 5), (17, 33), (257,), (50, 784), (1000, 1000)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_numbers_are_those_of_jax(shape):
+    for seed in (0, 1, 2**31 + 5):
+        key = jax.random.fold_in(jax.random.key(seed), 1)
+        np.testing.assert_array_equal(_drawing.normal(key, shape), jax.random.normal(key, shape))
+
+
+def test_keys_are_those_of_jax():
+    key = jax.random.key(7)
+    for mine, own in zip(_drawing.split(key, 11), jax.random.split(key, 11), strict=True):
+        assert (jax.random.key_data(mine) == jax.random.key_data(own)).all()
+
+
+def test_what_is_made_otherwise_is_left_to_jax():
+    """Other kinds of keys, keys that are traced, batches of them, and nothing at all."""
+    other = jax.random.key(3, impl="rbg")
+    np.testing.assert_array_equal(_drawing.normal(other, (4,)), jax.random.normal(other, (4,)))
+    keys = jax.random.split(jax.random.key(0), 3)
+    many = jax.vmap(lambda key: _drawing.normal(_drawing.split(key, 2)[1], (4, 2)))(keys)
+    alone = [jax.random.normal(jax.random.split(key)[1], (4, 2)) for key in keys]
+    np.testing.assert_array_equal(many, np.stack(alone))
+    assert _drawing.normal(keys[0], (0, 3)).shape == (0, 3)
+
+
+def test_another_shape_compiles_nothing(caplog):
+    key = jax.random.key(0)
+    _drawing.normal(key, (5, 5))
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        _drawing.normal(key, (3, 7))
+        _drawing.split(key, 9)
+    assert not [each for each in caplog.messages if "Compiling" in each]
