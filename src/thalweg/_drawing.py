@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
+from thalweg._checks import is_traced
+
 Words = UInt[np.ndarray, "..."]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -40,13 +42,15 @@ def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     length = max(_LEAST, 1 << (size - 1).bit_length())
     high, low = _hashed(words, length)
     bits = high.astype(np.uint64) << np.uint64(32) | low
-    return jnp.asarray(np.asarray(_from_bits(bits))[:size].reshape(shape))
+    return jax.device_put(np.asarray(_from_bits(bits))[:size].reshape(shape))
 
 
 def _words(key: PRNGKeyArray) -> Words | None:
     """The two words of a key; None where its numbers are not made as they are here."""
-    known = not isinstance(key, jax.core.Tracer) and jax.config.jax_threefry_partitionable
-    if not known or key.shape or str(jax.random.key_impl(key)) != "threefry2x32":
+    partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
+    if is_traced(key) or not partitionable:
+        return None
+    if key.shape or str(jax.random.key_impl(key)) != "threefry2x32":
         return None
     return np.asarray(jax.random.key_data(key))
 

@@ -122,4 +122,5 @@ def _check_number(name: str, value: Any, positive: bool) -> None:
         raise InputError(f"`{name}` must be one finite number, got {value!r}.")
     if positive:
         require_positive(name, value)
-    require_ordinary(name, value)
+    if positive or abs(float(value)) > 1:  # a target loss may be as good as zero
+        require_ordinary(name, value)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
+from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, Weights
@@ -121,6 +122,7 @@ def validated_flow(
     return _recorded(objective, curve, times)
 
 
+@checked
 def proven_flow(
     objective: Objective, weights: Weights, times: Float[np.ndarray, " times"]
 ) -> tuple[ValidatedFlow | None, str]:

@@ -103,7 +103,7 @@ def along(trajectory: AbstractTrajectory) -> dict[str, np.ndarray]:
     functions = measures(trajectory.objective)
     functions = {name: each for name, each in functions.items() if name not in many}
 
-    def everything(weights: Weights) -> dict[str, Scalar]:
+    def everything(weights: Weights) -> dict[str, Any]:  # their shapes are looked at below
         return {name: function(weights) for name, function in functions.items()}
 
     if functions:

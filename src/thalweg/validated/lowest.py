@@ -21,6 +21,7 @@ whatever was found.
 """
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -56,26 +57,24 @@ def nystroem_bound(
     """A lower bound from the smallest eigenvalue of B + U U^T, or from norms if that is higher."""
     small = _Indefinite(Chains(layers, readout, loss))
     curved = _Curved(small, loss)
-    size = sum(layer.size for layer in layers)
-    if size <= 2 * directions:  # of so few weights all directions can be had
-        found = np.eye(size)
-    else:
-        operator = scipy.sparse.linalg.LinearOperator(
-            (size, size), matvec=curved.hessian_product, dtype=float
-        )
-        start = np.random.default_rng(0).normal(size=size)
-        _, found = scipy.sparse.linalg.eigsh(
-            operator,
-            k=directions,
-            which="SA",
-            tol=1e-2,
-            maxiter=30,
-            v0=start,
-            ncv=2 * directions + 1,
-        )
+    found = _lowest_directions(curved, sum(layer.size for layer in layers), directions)
     matrix, slack = _with_nystroem(small, curved, found)
     bound = decay + min(_lowest(matrix, len(layers), slack), 0.0)
     return max(bound, norm_bound(layers, readout, loss, decay))
+
+
+def _lowest_directions(curved: "_Curved", size: int, count: int) -> Directions:
+    """About the lowest eigenvectors of A + B; those that were not found are not needed."""
+    if size <= 2 * count:  # of so few weights all directions can be had
+        return np.eye(size)
+    make: Any = scipy.sparse.linalg.LinearOperator  # whose stub knows a part of its arguments
+    operator = make((size, size), matvec=curved.hessian_product, dtype=float)
+    start = np.random.default_rng(0).normal(size=size)
+    how = {"which": "SA", "tol": 1e-2, "maxiter": 30, "v0": start, "ncv": 2 * count + 1}
+    try:
+        return scipy.sparse.linalg.eigsh(operator, k=count, **how)[1]
+    except scipy.sparse.linalg.ArpackNoConvergence as unfinished:
+        return unfinished.eigenvectors
 
 
 class _Indefinite:
@@ -188,6 +187,8 @@ def _with_nystroem(
     small: _Indefinite, curved: _Curved, directions: Directions
 ) -> tuple[Square, float]:
     """B + U U^T in completed coordinates, and how far inverting may have put it off."""
+    if not directions.shape[1]:
+        return small.matrix, 0.0
     images = curved.product(directions)
     inner = directions.T @ images
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
