@@ -72,7 +72,7 @@ def sharpness_along_runs() -> Comparison:
         unit="us",
         ours=1e6 * best_in_flight / run.loss.size,
         plain=1e6 * best_plain / len(sample),
-        bar=50,
+        bar=150,
         note=f"plain: {_POWER} power iterations, one point at a time, largest modulus only; ours "
         "includes the descent itself, from recorded weights it takes "
         f"{1e6 * best_ours / run.loss.size:.3g} us",

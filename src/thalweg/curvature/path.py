@@ -2,7 +2,7 @@
 
 Small linear networks are put side by side, whatever run and time they come from, and take Lanczos
 steps together: in kernels where their loss is a squared error (`kernels.spectrum`), as JAX compiles
-it where not; those that have not converged take twice as many, and so on. All others go through
+it where not; those that have not converged take more. All others go through
 time one after the other, each search beginning with what the last three predict: what is compiled
 for networks side by side takes ten times as long to compile as one product, and where layers are
 not multiplied first, a product for many costs as much as many products. Where not even the weights

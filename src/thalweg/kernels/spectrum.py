@@ -53,7 +53,7 @@ def ends_at(
         chain: what is differentiated twice.
         points: the weights, points x size, as they are recorded.
         tolerance: of the errors, as a part of the largest modulus.
-        first: after how many steps to look first; then after twice as many, and so on.
+        first: after how many steps to look first; then after a third more, and so on.
         most: after how many steps to leave it at that.
         lanes: how many points go together.
     """
@@ -112,13 +112,13 @@ def _ends_at(
                     high, high_error = frame[0, row + 2, lane], frame[0, row + 3, lane]
                     goal_error = tolerance * max(abs(low), abs(high))
                     # Comparisons with NaN are false: such a point is done.
-                    if (low_error > goal_error or high_error > goal_error) and 2 * goal <= most:
+                    if (low_error > goal_error or high_error > goal_error) and goal < most:
                         waiting = True
                     else:
                         found[begin + lane, 0], found[begin + lane, 1] = low, low_error
                         found[begin + lane, 2], found[begin + lane, 3] = high, high_error
                         steps[begin + lane] = goal
-            done, goal = goal, 2 * goal
+            done, goal = goal, min(goal + goal // 3 + 1, most)
 
 
 @inlined

@@ -19,11 +19,10 @@ and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `sm
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
@@ -35,7 +34,8 @@ from thalweg.curvature.path import SpectrumPath
 from thalweg.dynamics import Descent, descend, nothing
 from thalweg.experiment import Experiment, objective
 from thalweg.experiment.starts import starts
-from thalweg.measurement import distance_to_minimiser, least_loss
+from thalweg.kernels import suits
+from thalweg.measurement import least_loss
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, TOO_FEW_RECORDS, classify
 from thalweg.quantities.registry import QUANTITIES, measures, where_finite
@@ -79,7 +79,7 @@ def _compile(
     """Let one thread compile what the others will use too, on a run of a few steps."""
     records = -(-task.steps // task.record_every)
     key = (built.network.shapes, type(built.problem), records, task.experiment.curvature.enabled)
-    if task.lanes == 1 or key in _compiled:
+    if task.lanes == 1 or key in _compiled or suits(built.chain, starts):
         return
     with _compiling:
         if key not in _compiled:
@@ -200,16 +200,14 @@ def _phases(
 
 def _squared_distances(built: Objective, final: Weights) -> Float[np.ndarray, " runs"]:
     runs = final[0].shape[0]
-    if built.network.linear is None or built.problem.least_squares is None:
+    linear, squares = built.network.linear, built.problem.least_squares
+    if linear is None or squares is None:
         return np.full(runs, np.nan)
-    room = 8 if runs <= 8 else -(-runs // 100) * 100  # few sizes, few compilations
-    padded = tuple(array[np.arange(room) % runs] for array in final)
-    return np.asarray(_distances(built, padded))[:runs] ** 2
-
-
-@eqx.filter_jit
-def _distances(built: Objective, weights: Weights) -> Float[jax.Array, " runs"]:
-    return jax.vmap(lambda point: distance_to_minimiser(built, point))(weights)
+    with np.errstate(all="ignore"):  # some have diverged
+        product = reduce(lambda below, layer: np.matmul(layer, below), final)
+        if linear.readout is not None:
+            product = np.matmul(np.asarray(linear.readout).T, product)
+        return np.sum((product - np.asarray(squares.minimiser)) ** 2, axis=(1, 2))
 
 
 def _spectrum(built: Objective, points: Weights, tolerance: float) -> SpectrumPath:
