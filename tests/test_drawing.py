@@ -22,6 +22,23 @@ def test_keys_are_those_of_jax():
         assert (jax.random.key_data(mine) == jax.random.key_data(own)).all()
 
 
+@pytest.mark.parametrize("seed", [0, 5, 2**31 + 5, 2**40 + 3, -7])
+def test_seeds_and_folded_keys_are_those_of_jax(seed):
+    key = jax.random.key(seed)
+    assert _drawing.seeded(seed) == key
+    for number in (0, 1, 2):
+        assert _drawing.folded(key, number) == jax.random.fold_in(key, number)
+
+
+def test_keys_with_axes_are_as_each_alone():
+    keys = _drawing.seeded(np.arange(6).reshape(2, 3))
+    drawn = _drawing.normal(_drawing.split(_drawing.folded(keys, 1), 3)[2], (4, 2))
+    for place in np.ndindex(2, 3):
+        alone = jax.random.fold_in(jax.random.key(3 * place[0] + place[1]), 1)
+        own = jax.random.normal(jax.random.split(alone, 3)[2], (4, 2))
+        np.testing.assert_array_equal(drawn[place], own)
+
+
 def test_what_is_made_otherwise_is_left_to_jax():
     """Other kinds of keys, keys that are traced, batches of them, and nothing at all."""
     other = jax.random.key(3, impl="rbg")
@@ -39,4 +56,5 @@ def test_another_shape_compiles_nothing(caplog):
     with jax.log_compiles(), caplog.at_level("WARNING"):
         _drawing.normal(key, (3, 7))
         _drawing.split(key, 9)
+        _drawing.folded(_drawing.seeded(np.arange(7)), 2)
     assert not [each for each in caplog.messages if "Compiling" in each]

@@ -48,8 +48,15 @@ def described(value: Any) -> str:
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
+def placed(array: np.ndarray | np.generic) -> Array:
+    """A copy of NumPy's numbers as JAX's; `jnp.asarray` would compile that for every shape."""
+    return jax.device_put(np.array(array))
+
+
 def as_array(name: str, values: Any) -> Float[Array, "..."]:
     """The values as a floating array; integers and lists become float64."""
+    if isinstance(values, np.ndarray | np.generic | float) and _is_usual(values):
+        return placed(np.asarray(values))
     try:
         array = jnp.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
@@ -63,6 +70,11 @@ def as_array(name: str, values: Any) -> Float[Array, "..."]:
             raise InputError(f"`{name}` must hold real numbers, got dtype {array.dtype}.")
         array = array.astype(jnp.result_type(float))
     return array
+
+
+def _is_usual(values: Any) -> bool:
+    """Whether JAX would take the values as they are."""
+    return np.asarray(values).dtype == jnp.result_type(float)
 
 
 def as_floating(name: str, values: Any, fix: str = "") -> Float[Array, "..."]:
@@ -283,7 +295,8 @@ def samples_and_targets(
     inputs = samples(x)
     targets = as_floating("y", y, _DROP).astype(inputs.dtype)
     require_ordinary("y", targets)
-    targets = targets[:, None] if targets.ndim == 1 else targets
+    if targets.ndim == 1:
+        targets = targets[:, None] if is_traced(targets) else placed(np.asarray(targets)[:, None])
     if targets.ndim != 2 or targets.shape[0] != inputs.shape[0] or targets.shape[1] == 0:
         raise InputError(
             f"`y` must have one row per sample of `x` ({inputs.shape[0]}), got shape "

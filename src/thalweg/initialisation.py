@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, chained, is_traced
-from thalweg._drawing import normal, split
+from thalweg._drawing import Keys, normal, split
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
 from thalweg.network import AbstractNetwork
@@ -102,10 +102,7 @@ def gaussian(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) 
     """Independent entries from N(0, scale^2)."""
     _require_room(network)
     _require_no_less("scale", scale, 0.0)
-    keys = split(key, network.depth)
-    return tuple(
-        scale * normal(own, shape) for own, shape in zip(keys, network.shapes, strict=True)
-    )
+    return _gaussian(network, scale, key)
 
 
 @checked
@@ -171,15 +168,9 @@ def aligned(network: AbstractNetwork, norm: ScalarLike, cosine: ScalarLike, targ
 @checked
 def residual(network: AbstractNetwork, scale: ScalarLike, *, key: PRNGKeyArray) -> Weights:
     """W_k = I + scale / sqrt(N d) N_k for N square layers of width d, with Gaussian N_k."""
-    width = network.shapes[0][0]
-    if any(shape != (width, width) for shape in network.shapes):
-        raise InputError(
-            "`residual` needs square layers of one width, since each adds to the identity; got "
-            f"shapes {network.shapes}. A readout brings the last layer to one output."
-        )
-    spread = scale / np.sqrt(network.depth * width)
-    noise = gaussian(network, spread, key=key)
-    return tuple(jnp.eye(width) + array for array in noise)
+    _require_room(network)
+    _require_no_less("scale", scale, 0.0)
+    return _residual(network, scale, key)
 
 
 @checked
@@ -215,6 +206,16 @@ def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
         bound = fans[0] ** -0.5 if fans else bound
         bounds.append(bound)
     return _uniform(network, bounds, key)
+
+
+def many(draw: Draw, network: AbstractNetwork, scales: Any, keys: Keys) -> Weights:
+    """A start for each key, keys first, as it is drawn alone; `scales` are None or one for each."""
+    if draw in _IN_BATCHES:
+        return _IN_BATCHES[draw](network, scales, keys)
+    # Not compiled as a whole, which would round otherwise than a single draw does.
+    if scales is None:
+        return jax.vmap(lambda key: draw(network, key=key))(keys)
+    return jax.vmap(lambda scale, key: draw(network, scale, key=key))(scales, keys)
 
 
 @checked
@@ -374,6 +375,39 @@ def _fans_of(shape: tuple[int, ...]) -> tuple[int, int] | None:
 def _fans_of_pattern(pattern: Array) -> tuple[int, int]:
     used = np.asarray(pattern) >= 0
     return int(used.sum(axis=1).max()), int(used.sum(axis=0).max())
+
+
+def _gaussian(network: AbstractNetwork, scale: Any, key: Keys) -> Weights:
+    """Keys may have axes, and the scale the same ones."""
+    keys = split(key, network.depth)
+    drawn = (normal(own, shape) for own, shape in zip(keys, network.shapes, strict=True))
+    return tuple(_scaled(scale, array) for array in drawn)
+
+
+def _residual(network: AbstractNetwork, scale: Any, key: Keys) -> Weights:
+    width = network.shapes[0][0]
+    if any(shape != (width, width) for shape in network.shapes):
+        raise InputError(
+            "`residual` needs square layers of one width, since each adds to the identity; got "
+            f"shapes {network.shapes}. A readout brings the last layer to one output."
+        )
+    noise = _gaussian(network, scale / np.sqrt(network.depth * width), key)
+    return tuple(_on_host(np.add, np.eye(width, dtype=array.dtype), array) for array in noise)
+
+
+_IN_BATCHES: dict[Draw, Callable[..., Weights]] = {gaussian: _gaussian, residual: _residual}
+
+
+def _scaled(scale: Any, array: Any) -> Array:
+    axes = (...,) + (None,) * (array.ndim - np.ndim(scale)) if np.ndim(scale) else ...
+    return _on_host(np.multiply, scale if is_traced(scale) else np.asarray(scale)[axes], array)
+
+
+def _on_host(function: np.ufunc, left: Any, right: Any) -> Array:
+    """Sums and products are rounded alike everywhere; NumPy compiles nothing for them."""
+    if is_traced(left) or is_traced(right):
+        return getattr(jnp, function.__name__)(left, right)
+    return jax.device_put(function(np.asarray(left, right.dtype), np.asarray(right)))
 
 
 def _uniform(network: AbstractNetwork, bounds: list[float], key: PRNGKeyArray) -> Weights:

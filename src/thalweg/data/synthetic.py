@@ -9,8 +9,9 @@ the set-up of marion2024's experiments. Their numbers come from an older JAX, wh
 another one (`jax_threefry_partitionable` was off by default), so equal keys give other data here.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
@@ -94,14 +95,21 @@ def _with_unit_solution(
     _require("noise", noise, least=0.0)
     samples, features = x.shape
     for_teacher, for_noise = split(key, 2)
-    teacher = normal(for_teacher, (features, outputs))
-    y = x @ teacher + noise * normal(for_noise, (samples, outputs))
-    solution = jnp.linalg.lstsq(x, y)[0]
-    size = jnp.linalg.norm(solution)
+    drawn = x, normal(for_teacher, (features, outputs)), normal(for_noise, (samples, outputs))
+    # JAX would compile all of it for each shape; it is needed where keys or the noise are traced.
+    traced = any(is_traced(value) for value in (*drawn, noise))
+    found = _solved(jnp, *drawn, noise) if traced else _solved(np, *map(np.asarray, drawn), noise)
+    x, y, solution = (each if traced else jax.device_put(each) for each in found)
+    return LinearData(x, y, solution)
+
+
+def _solved(numpy: Any, x: Any, teacher: Any, zeta: Any, noise: Any) -> tuple[Any, Any, Any]:
+    """Samples, targets and solution, in NumPy or JAX's form of it."""
+    y = x @ teacher + noise * zeta
+    solution = numpy.linalg.lstsq(x, y, rcond=None)[0]
+    size = numpy.linalg.norm(solution)
     y, solution = y / size, solution / size
-    if outputs == 1:
-        return LinearData(x, y[:, 0], solution[:, 0])
-    return LinearData(x, y, solution.T)
+    return (x, y[:, 0], solution[:, 0]) if teacher.shape[1] == 1 else (x, y, solution.T)
 
 
 def _require_room(samples: int, features: int, outputs: int) -> None:

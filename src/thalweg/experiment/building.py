@@ -12,6 +12,7 @@ import numpy as np
 from thalweg import data
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._drawing import normal
 from thalweg._sizes import compiling_seconds, require_memory, require_time
 from thalweg._typing import Weights
 from thalweg.certificates import Case, RandomStart
@@ -227,8 +228,8 @@ def _network(settings: NetworkSettings, features: int, outputs: int) -> Abstract
             f"`network.readout` must be false for {outputs} outputs; it brings layers to one."
         )
     last = hidden[-1] if hidden else features
-    vector = jax.random.normal(key_for(2, settings.seed), (last,))
-    return LinearNetwork([features, *hidden, last], vector / jnp.linalg.norm(vector))
+    vector = np.asarray(normal(key_for(2, settings.seed), (last,)))
+    return LinearNetwork([features, *hidden, last], vector / np.linalg.norm(vector))
 
 
 def _require_room(layers: int, weights: int) -> None:

@@ -1,19 +1,19 @@
 """Where the runs of an experiment start: one start, or many that are drawn together.
 
-Of many, each is the same to the last bit as what `start` draws alone, residual ones to rounding.
+Of many, each is the same to the last bit as what `start` draws alone.
 """
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 from thalweg import initialisation
 from thalweg._arguments import checked
 from thalweg._checks import InputError
+from thalweg._drawing import Keys, folded, seeded
 from thalweg._typing import Weights
 from thalweg.experiment.settings import (
     AlignedStart,
@@ -60,9 +60,9 @@ def starts(settings: Sequence[Any], objective: Objective) -> Stacked:
     return weights
 
 
-def key_for(purpose: int, seed: int | Int[jax.Array, ""]) -> PRNGKeyArray:
+def key_for(purpose: int, seed: int | Int[np.ndarray, " seeds"]) -> Keys:
     """Data (0), start (1) and readout (2) of one seed must not be made of the same numbers."""
-    return jax.random.fold_in(jax.random.key(seed), purpose)
+    return folded(seeded(seed), purpose)
 
 
 def _one(settings: Any, objective: Objective) -> Weights:
@@ -121,14 +121,9 @@ def _together(settings: list[DrawnStart] | list[CommonStart], objective: Objecti
     draw, count = getattr(initialisation, settings[0].kind), len(settings)
     room = 8 if count <= 8 else -(-count // 100) * 100  # few sizes, few compilations
     padded = [settings[number % count] for number in range(room)]
-    seeds = np.array([each.seed for each in padded])
-    scales = [np.array([each.scale for each in padded if isinstance(each, DrawnStart)])]
-    if isinstance(settings[0], CommonStart):
-        scales = []
-    # Not compiled as a whole, which would round otherwise than a single draw does.
-    weights = jax.vmap(
-        lambda seed, *scale: draw(objective.network, *scale, key=key_for(1, seed))
-    )(seeds, *scales)  # fmt: skip
+    scales = np.array([each.scale for each in padded if isinstance(each, DrawnStart)])
+    keys = key_for(1, np.array([each.seed for each in padded]))
+    weights = initialisation.many(draw, objective.network, scales if scales.size else None, keys)
     arrays = [np.asarray(array)[:count] for array in weights]
     if isinstance(settings[0], DrawnStart) and settings[0].zero_last_layer:
         arrays[-1] = np.zeros_like(arrays[-1])

@@ -22,6 +22,8 @@ from thalweg._arguments import checked
 from thalweg._checks import (
     InputError,
     as_floating,
+    is_traced,
+    placed,
     require_ordinary,
     require_positive,
     samples_and_targets,
@@ -198,14 +200,15 @@ class Regression(AbstractLeastSquares):
         require_positive("scale", scale)
         require_ordinary("scale", scale)
         dtype = self.inputs.dtype
-        self.scale = jnp.asarray(scale, dtype)
+        number = scale if is_traced(scale) else np.asarray(scale, dtype)
+        self.scale = _placed(number, dtype)
         found = factorise(self.inputs, self.targets)
-        self.input_factor = jnp.asarray(found.inputs, dtype)
-        self.fitted = jnp.asarray(found.fitted, dtype)
-        self.minimiser = jnp.asarray(found.minimiser, dtype)
-        self.minimum = self.scale * jnp.asarray(found.minimum, dtype)
-        self.fit_error = jnp.asarray(found.fit_error, dtype)
-        self.spectrum = jnp.asarray(found.spectrum, dtype)
+        self.input_factor = _placed(found.inputs, dtype)
+        self.fitted = _placed(found.fitted, dtype)
+        self.minimiser = _placed(found.minimiser, dtype)
+        self.minimum = _placed(number * found.minimum, dtype)
+        self.fit_error = _placed(found.fit_error, dtype)
+        self.spectrum = _placed(found.spectrum, dtype)
 
     @property
     @override
@@ -327,3 +330,7 @@ def _times(left: Array, right: Matrix) -> Array:
     if left.ndim == 2:
         return left @ right
     return jnp.sum(left[:, :, None] * right[None, :, :, None], axis=1)
+
+
+def _placed(numbers: Any, dtype: Any) -> Array:
+    return jnp.asarray(numbers, dtype) if is_traced(numbers) else placed(np.asarray(numbers, dtype))
