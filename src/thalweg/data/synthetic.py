@@ -11,13 +11,12 @@ another one (`jax_threefry_partitionable` was off by default), so equal keys giv
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, is_traced, require_count
+from thalweg._checks import InputError, is_traced, placed, require_count
 from thalweg._drawing import normal, split
 from thalweg._shown import shown
 from thalweg._sizes import require_memory
@@ -98,13 +97,15 @@ def _with_unit_solution(
     drawn = x, normal(for_teacher, (features, outputs)), normal(for_noise, (samples, outputs))
     # JAX would compile all of it for each shape; it is needed where keys or the noise are traced.
     traced = any(is_traced(value) for value in (*drawn, noise))
-    found = _solved(jnp, *drawn, noise) if traced else _solved(np, *map(np.asarray, drawn), noise)
-    x, y, solution = (each if traced else jax.device_put(each) for each in found)
-    return LinearData(x, y, solution)
+    if traced:
+        return LinearData(*_solved(jnp, drawn, noise))
+    found = _solved(np, tuple(np.asarray(array) for array in drawn), noise)
+    return LinearData(*(placed(array) for array in found))
 
 
-def _solved(numpy: Any, x: Any, teacher: Any, zeta: Any, noise: Any) -> tuple[Any, Any, Any]:
+def _solved(numpy: Any, drawn: tuple[Any, ...], noise: Any) -> tuple[Any, Any, Any]:
     """Samples, targets and solution, in NumPy or JAX's form of it."""
+    x, teacher, zeta = drawn
     y = x @ teacher + noise * zeta
     solution = numpy.linalg.lstsq(x, y, rcond=None)[0]
     size = numpy.linalg.norm(solution)
