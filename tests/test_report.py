@@ -292,7 +292,6 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
     text = (written / "report.html").read_text("utf-8")
     for name in PICTURES:
         assert (written / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (written / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     assert text.count("data:image/png;base64,") == len(PICTURES) - 1
     # A file of its own: nothing is fetched, and nothing tells where it was made.
     assert not re.search(r'(src|href)="(?!data:)', text)

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, as_floating, chained, is_traced
+from thalweg._checks import InputError, as_floating, chained, described, is_traced
 from thalweg._drawing import Keys, normal, split
 from thalweg._sizes import require_memory
 from thalweg._typing import Weights
@@ -43,6 +43,7 @@ __all__ = [
     "forget",
     "gaussian",
     "identity",
+    "many",
     "nearest_balanced",
     "one_zero_layer",
     "pytorch_default",
@@ -208,8 +209,11 @@ def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
     return _uniform(network, bounds, key)
 
 
-def many(draw: Draw, network: AbstractNetwork, scales: Any, keys: Keys) -> Weights:
+@checked
+def many(draw: Draw, network: AbstractNetwork, scales: Any, keys: Any) -> Weights:
     """A start for each key, keys first, as it is drawn alone; `scales` are None or one for each."""
+    if not isinstance(keys, jax.Array) or keys.dtype.kind == "f":
+        raise InputError(f"`keys` must be random keys of JAX's, got {described(keys)}.")
     if draw in _IN_BATCHES:
         return _IN_BATCHES[draw](network, scales, keys)
     # Not compiled as a whole, which would round otherwise than a single draw does.

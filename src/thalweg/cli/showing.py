@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,16 @@ from thalweg.cli.reproducing import tell_study
 from thalweg.cli.running import tell_run
 from thalweg.cli.sweeping import tell_sweep
 
+Drawn = tuple[str, ...] | None
+"""In which forms pictures are to be drawn, beside PNG; None if not at all."""
+
+
+class Form(StrEnum):
+    """Forms of pictures for papers, which a run does not draw: that takes as long as all else."""
+
+    PDF = "pdf"
+    SVG = "svg"
+
 
 @app.command()
 def show(
@@ -22,6 +33,10 @@ def show(
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw pictures and report again, from the data.")
     ] = False,
+    form: Annotated[
+        list[Form] | None,
+        typer.Option("--form", help="Draw the pictures again, in this form, too."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say again what a run, a sweep or a study has found, without running anything."""
@@ -30,7 +45,8 @@ def show(
     folder = result.parent if result.name == RESULTS else result
     try:
         if holds(result) is not None or holds(folder) is not None:
-            _show_results(result, folder, figures, as_json)
+            also = tuple(each.value for each in form or ())
+            _show_results(result, folder, also if figures or also else None, as_json)
         elif not _show_unfinished(folder, as_json):
             raise InputError(explain(result))
     except OSError as error:
@@ -39,7 +55,7 @@ def show(
         ) from error
 
 
-def _show_results(result: Path, folder: Path, figures: bool, as_json: bool) -> None:
+def _show_results(result: Path, folder: Path, drawn: Drawn, as_json: bool) -> None:
     from thalweg.storage import FORMAT, open_results
 
     results = open_results(result)
@@ -59,24 +75,24 @@ def _show_results(result: Path, folder: Path, figures: bool, as_json: bool) -> N
             f"The results in {folder} must have format {FORMAT}, got {written_in}: another version "
             f"of thalweg wrote this {kind}; give its command again, or read it by `thalweg.open`."
         )
-    ways[kind](results, folder, figures, as_json)
+    ways[kind](results, folder, drawn, as_json)
 
 
-def _show_run(results: Any, folder: Path, figures: bool, as_json: bool) -> None:
+def _show_run(results: Any, folder: Path, drawn: Drawn, as_json: bool) -> None:
     from thalweg import report
 
-    page = report.draw(results, folder) if figures else folder / report.PAGE
+    page = folder / report.PAGE if drawn is None else report.draw(results, folder, drawn)
     fault = report.fault_of(page)
     tell_run(results, page if fault is None else None, as_json)
     if fault is not None and not as_json:
         _print(f"Report: {page} {fault}; `--figures` writes it again.")
 
 
-def _show_study(results: Any, folder: Path, figures: bool, as_json: bool) -> None:
+def _show_study(results: Any, folder: Path, drawn: Drawn, as_json: bool) -> None:
     from thalweg import studies
 
     (study,) = studies.find([results.attrs["study"]])
-    tell_study(studies.recalled(study, results, folder, draw=figures), as_json)
+    tell_study(studies.recalled(study, results, folder, draw=drawn is not None), as_json)
 
 
 def _show_unfinished(folder: Path, as_json: bool) -> bool:

@@ -59,7 +59,7 @@ def sweep(
             show("sweep", done / total)
 
         found = sweeps.perform(plan, place, scheduler, progress, fresh)
-    tell_sweep(found, place, True, as_json)
+    tell_sweep(found, place, (), as_json)
 
 
 def _free(plan: Any, base: Path) -> Path:
@@ -86,7 +86,7 @@ def merge(
     from thalweg import sweeps
 
     found = sweeps.merge(first, second, folder)
-    tell_sweep(found, folder, True, as_json)
+    tell_sweep(found, folder, (), as_json)
 
 
 def _folder(named: str) -> Path:
@@ -96,10 +96,10 @@ def _folder(named: str) -> Path:
     return Path(_DEFAULT_FOLDER if named == folders.DEFAULT else named)
 
 
-def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
-    """Say what a sweep has found, and draw its phase diagram if asked to."""
-    if draw and "phase" in found:
-        _draw_phases(found, place)
+def tell_sweep(found: Any, place: Path, drawn: tuple[str, ...] | None, as_json: bool) -> None:
+    """Say what a sweep has found; draw its phase diagram, as PNG and in these forms, if any."""
+    if drawn is not None and "phase" in found:
+        _draw_phases(found, place, ("png", *drawn))
     summary = _summary(found, place)
     if as_json:
         out.print_json(json.dumps(summary))
@@ -118,7 +118,7 @@ def tell_sweep(found: Any, place: Path, draw: bool, as_json: bool) -> None:
         out.print(line, highlight=False, soft_wrap=True)
 
 
-def _draw_phases(found: Any, place: Path) -> None:
+def _draw_phases(found: Any, place: Path, forms: tuple[str, ...]) -> None:
     """The phase diagram, of a sweep over learning rates and scales."""
     phases = found["phase"]
     if not {"learning_rate", "scale"} <= set(phases.dims) or not bool((phases >= 0).any()):
@@ -128,8 +128,8 @@ def _draw_phases(found: Any, place: Path) -> None:
 
     figure = figures.phase_map(found)
     with writing_to(place):
-        for ending in ("png", "pdf"):
-            figure.savefig(place / f"phases.{ending}")
+        for form in forms:
+            figure.savefig(place / f"phases.{form}")
 
 
 def _count(summary: dict[str, Any], sizes: str, place: Path) -> str:

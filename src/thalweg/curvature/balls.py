@@ -234,25 +234,25 @@ def _interval_norms(
 ) -> Float[Array, "ends ends"]:
     """N_ij above, zero for i > j."""
     depth = network.depth
-    norms = jnp.zeros((depth + 1, depth + 1), layers[0].dtype)
+    zero, one = jnp.zeros((), layers[0].dtype), jnp.ones((), layers[0].dtype)
+    columns = []
     for j in range(depth + 1):
-        product = None
-        if j == depth and network.readout is not None:
-            product = network.readout.T
-        for i in range(j, -1, -1):
-            if i < j:
-                product = layers[i] if product is None else product @ layers[i]
-            norms = norms.at[i, j].set(1.0 if product is None else spectral_norm(product))
-    return norms
+        product = network.readout.T if j == depth and network.readout is not None else None
+        column = [one if product is None else spectral_norm(product)]
+        for layer in reversed(layers[:j]):
+            product = layer if product is None else product @ layer
+            column.insert(0, spectral_norm(product))
+        columns.append(jnp.stack([*column, *[zero] * (depth - j)]))
+    return jnp.stack(columns, axis=1)
 
 
 def disturbed_norms(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array, "ends ends"]:
     """T_ij above, zero for i > j."""
-    reached = jnp.zeros_like(norms)
-    for j in range(norms.shape[0]):
-        disturbed = radius * reached[:, :j] @ norms[1 : j + 1, j]
-        reached = reached.at[:, j].set(norms[:, j] + disturbed)
-    return reached
+    columns = [norms[:, 0]]
+    for j in range(1, norms.shape[0]):
+        disturbed = radius * jnp.stack(columns, axis=1) @ norms[1 : j + 1, j]
+        columns.append(norms[:, j] + disturbed)
+    return jnp.stack(columns, axis=1)
 
 
 def product_bounds(reached: Float[Array, "ends ends"]) -> tuple[Scalar, Scalar, Scalar]:

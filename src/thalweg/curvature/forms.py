@@ -32,7 +32,6 @@ matrix of the size of the input.
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +49,7 @@ from thalweg.curvature.products import (
     spectral_norm,
 )
 from thalweg.objective import Objective
+from thalweg.objective.points import at_points
 from thalweg.problem import AbstractProblem
 
 Indices = Int[np.ndarray, " size"]
@@ -149,7 +149,12 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
             f"{type(problem).__name__} with {problem.shape[0]}."
         )
     network.check(weights)
-    sharpness, slope, pairs = _sharpness_without_mixed_terms(objective, weights)
+    if any(is_traced(array) for array in jax.tree.leaves((objective, weights))):
+        sharpness, slope, pairs = _sharpness_without_mixed_terms(objective, weights)
+    else:
+        alone = tuple(np.asarray(array)[None] for array in weights)
+        found = at_points(_sharpness_without_mixed_terms, objective, alone)
+        sharpness, slope, pairs = (float(each[0]) for each in found)
     stationary = slope * pairs <= tolerance * sharpness
     if not is_traced(stationary) and not stationary:
         raise InputError(
@@ -161,7 +166,6 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
     return jnp.where(stationary, sharpness, jnp.nan) + objective.weight_decay
 
 
-@eqx.filter_jit
 def _sharpness_without_mixed_terms(
     objective: Objective, weights: Weights
 ) -> tuple[Scalar, Scalar, Scalar]:

@@ -34,6 +34,10 @@ PAGE = "report.html"
 """The report, in the folder of a run."""
 
 
+FORMS = ("png", "pdf", "svg")
+"""The forms that pictures may have; a run draws the first, `thalweg show --form` the others."""
+
+
 def pictures() -> tuple[str, ...]:
     """The names of all pictures that a report may have."""
     measured = (name for name, each in QUANTITIES.items() if each.measure is not None)
@@ -42,7 +46,7 @@ def pictures() -> tuple[str, ...]:
 
 def _written() -> tuple[str, ...]:
     """All files that are written beside the results; where there is no run, they are somebody's."""
-    drawn = (f"{name}.{form}" for name in pictures() for form in ("png", "pdf"))
+    drawn = (f"{name}.{form}" for name in pictures() for form in FORMS)
     return (PAGE, "experiment.toml", *drawn)
 
 

@@ -6,11 +6,13 @@ say, in the `wording` that they share.
 """
 
 import io
+from collections.abc import Collection
+from itertools import product
 from pathlib import Path
 
 import xarray as xr
 
-from thalweg.experiment.folders import PAGE
+from thalweg.experiment.folders import FORMS, PAGE
 from thalweg.experiment.folders import pictures as all_pictures
 from thalweg.report.page import page
 from thalweg.report.sentences import findings
@@ -35,7 +37,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_FORMS = ("png", "pdf")
 _SEAL = "<!-- sha256 of all above: "
 
 
@@ -47,27 +48,30 @@ def write(results: xr.Dataset, folder: Path) -> Path:
     return draw(results, folder)
 
 
-def draw(results: xr.Dataset, folder: Path) -> Path:
-    """Write the pictures and the report alone; the path of the report."""
+def draw(results: xr.Dataset, folder: Path, also: Collection[str] = ()) -> Path:
+    """Write the pictures and the report alone; the path of the report.
+
+    Pictures are PNG files, as the page has them; `also` names further forms (`FORMS`).
+    """
     import matplotlib.pyplot as plt
 
     from thalweg.figures.overview import overview, pictures
 
-    drawn = {}
+    forms, shown = ("png", *also), {}
     with writing_to(folder):
         for name, figure in (*pictures(results).items(), ("overview", overview(results))):
-            for form in _FORMS:
+            for form in forms:
                 picture = io.BytesIO()
                 figure.savefig(picture, format=form, dpi=220)
                 figure.set_layout_engine("none")  # it stays as it was laid out for the first form
                 write_bytes(folder / f"{name}.{form}", picture.getvalue())
                 if form == "png" and name != "overview":
-                    drawn[name] = picture.getvalue()
+                    shown[name] = picture.getvalue()
             plt.close(figure)
-        write_text(folder / PAGE, _sealed(page(results, drawn)))
-        for name in {*all_pictures()} - {*drawn, "overview"}:  # of a run that this one replaces
-            for form in _FORMS:
-                remove(folder / f"{name}.{form}")
+        write_text(folder / PAGE, _sealed(page(results, shown)))
+        written = {(name, form) for name in (*shown, "overview") for form in forms}
+        for name, form in {*product(all_pictures(), FORMS)} - written:  # of what this one replaces
+            remove(folder / f"{name}.{form}")
     return folder / PAGE
 
 

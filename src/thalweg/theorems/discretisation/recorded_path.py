@@ -13,8 +13,6 @@ has the constants.
 
 from dataclasses import dataclass
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -25,6 +23,7 @@ from thalweg.curvature import ball_bounds, linear_hessian
 from thalweg.dynamics import AbstractFlow
 from thalweg.dynamics.trajectory import network_objective
 from thalweg.objective import Objective
+from thalweg.objective.points import at_points
 
 Records = Float[np.ndarray, " records"]
 
@@ -55,8 +54,9 @@ class RecordedPath:
                 np.concatenate([start[None], array])
                 for start, array in zip(flow.start, weights, strict=True)
             )
-        loss, slopes = _values_and_slopes(network_objective(flow, "This bound"), weights)
-        return cls(times, weights, np.asarray(loss), error, np.asarray(slopes))
+        objective = network_objective(flow, "This bound")
+        loss, slopes = at_points(_value_and_slope, objective, weights)
+        return cls(times, weights, loss, error, slopes)
 
     def constants(self, objective: Objective, radius: float) -> tuple[float, float, Records]:
         """Beta, gamma, and m on each interval, for balls of this radius around the flow."""
@@ -66,49 +66,34 @@ class RecordedPath:
         lengths = np.sqrt(np.diff(self.times) * fallen)
         radii = radius + lengths / 2 + np.maximum(self.error[:-1], self.error[1:])
         middles = tuple((array[1:] + array[:-1]) / 2 for array in self.weights)
-        bounds = np.asarray(_bounds_on_balls(objective, middles, jnp.asarray(radii)))
+        bounds = at_points(_bounds_on_ball, objective, (middles, radii)).T
         return float(np.max(bounds[0])), float(np.max(bounds[1])), bounds[2]
 
 
-@eqx.filter_jit
-def _values_and_slopes(
-    objective: Objective, weights: Weights
-) -> tuple[Float[Array, " records"], Float[Array, " records"]]:
-    """The loss and the norm of its gradient, at each of some points."""
-
-    def at(point: Weights) -> tuple[Array, Array]:
-        value, slopes = objective.value_and_gradient(point)
-        return value, jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))
-
-    return jax.lax.map(at, tuple(jnp.asarray(array) for array in weights))
+def _value_and_slope(objective: Objective, point: Weights) -> tuple[Array, Array]:
+    """The loss and the norm of its gradient."""
+    value, slopes = objective.value_and_gradient(point)
+    return value, jnp.sqrt(sum(jnp.sum(slope**2) for slope in slopes))
 
 
-@eqx.filter_jit
-def _bounds_on_balls(
-    objective: Objective, centres: Weights, radii: Float[Array, " balls"]
-) -> Float[Array, "3 balls"]:
-    """On each ball: above the Hessian's norm, the gradient's, and minus the least eigenvalue.
+def _bounds_on_ball(objective: Objective, ball: tuple[Weights, Array]) -> Float[Array, " 3"]:
+    """On a ball: above the Hessian's norm, the gradient's, and minus the least eigenvalue.
 
     Where the Hessian at the centre is affordable it is sharper on small balls to let it change by
     its Lipschitz constant.
     """
-
-    def on(ball: tuple[Weights, Array]) -> Array:
-        centre, radius = ball
-        bounds = ball_bounds(objective, centre, radius)
-        far = jnp.stack([bounds.hessian, bounds.gradient, -bounds.smallest_eigenvalue])
-        if objective.network.size > _DENSE:
-            return far
-        values = jnp.linalg.eigvalsh(linear_hessian(objective, centre))
-        largest = jnp.max(jnp.abs(values)) * (1 + _EIGENVALUE_ERROR)
-        change = radius * bounds.hessian_lipschitz
-        slope = jnp.sqrt(sum(jnp.sum(part**2) for part in objective.gradient(centre)))
-        reached = slope + radius * (largest + change / 2)
-        least = -values[0] + _EIGENVALUE_ERROR * largest + change
-        return jnp.minimum(far, jnp.stack([largest + change, reached, least]))
-
-    layers = tuple(jnp.asarray(array) for array in centres)
-    return jax.lax.map(on, (layers, radii)).T
+    centre, radius = ball
+    bounds = ball_bounds(objective, centre, radius)
+    far = jnp.stack([bounds.hessian, bounds.gradient, -bounds.smallest_eigenvalue])
+    if objective.network.size > _DENSE:
+        return far
+    values = jnp.linalg.eigvalsh(linear_hessian(objective, centre))
+    largest = jnp.max(jnp.abs(values)) * (1 + _EIGENVALUE_ERROR)
+    change = radius * bounds.hessian_lipschitz
+    slope = jnp.sqrt(sum(jnp.sum(part**2) for part in objective.gradient(centre)))
+    reached = slope + radius * (largest + change / 2)
+    least = -values[0] + _EIGENVALUE_ERROR * largest + change
+    return jnp.minimum(far, jnp.stack([largest + change, reached, least]))
 
 
 def norms_of(weights: Weights) -> Records:

@@ -17,13 +17,11 @@ The statements of elkabetz2021 are about any convex loss, so the loss's scale is
 
 from typing import ClassVar
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg._typing import Weights
+from thalweg._typing import Scalar, Weights
 from thalweg.certificates import (
     AbstractTheorem,
     Answer,
@@ -37,6 +35,7 @@ from thalweg.certificates import (
 from thalweg.certificates.points import regular_at_start, smallest_along, start_of
 from thalweg.curvature import shallow_eigenvalue_bound, smallest_eigenvalue_bounds
 from thalweg.objective import Objective
+from thalweg.objective.points import at_points
 
 
 class LinearCurvature(AbstractTheorem[Case]):
@@ -149,7 +148,7 @@ def _claims_at_points(case: Case) -> tuple[Claim, ...]:
     """Both bounds at a point against the eigenvalue, everywhere the case knows of."""
     claims = []
     for found in smallest_along(case):
-        bounds = (np.asarray(each) for each in _bounds(case.objective, found.points.weights))
+        bounds = _bounds(case.objective, found.points.weights)
         for name, bound in zip(("printed", "sharper"), bounds, strict=True):
             statement = f"the {name} bound <= lambda_min(H) {found.points.where}"
             claims.append(Claim(statement, bound, found.value, found.error + rounding(bound)))
@@ -164,8 +163,13 @@ def _answers_at_start(case: Case) -> tuple[Answer, ...]:
     )
 
 
-@eqx.filter_jit
 def _bounds(
     objective: Objective, points: Weights
-) -> tuple[Float[Array, " points"], Float[Array, " points"]]:
-    return jax.lax.map(lambda point: tuple(smallest_eigenvalue_bounds(objective, point)), points)
+) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
+    """The printed and the sharper bound at each point."""
+    return at_points(_both_bounds, objective, points)
+
+
+def _both_bounds(objective: Objective, point: Weights) -> tuple[Scalar, Scalar]:
+    printed, sharper = smallest_eigenvalue_bounds(objective, point)
+    return printed, sharper

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,6 +22,7 @@ from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.trajectory import network_objective
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
+from thalweg.objective.points import at_points
 from thalweg.problem import AbstractLeastSquares, AbstractProblem
 
 RANK_TOLERANCE = 1e-12
@@ -175,19 +174,10 @@ def minima_of(training: RegressionTraining) -> tuple[Minimum, ...]:
 def seen_along(path: Descent | AbstractFlow, function: Callable[..., Any], *known: Any) -> Any:
     """`function(objective, weights, *known)` at each recorded time, as NumPy arrays.
 
-    As `measurement.along`, but a function of a module is compiled once for all of one shape.
+    As `measurement.along`, for functions of a module.
     """
-    points = tuple(jnp.asarray(array) for array in path.weights)
     objective = network_objective(path, "Deep linear regression")
-    found = _everywhere(function, objective, points, known)
-    return jax.tree.map(np.asarray, found)
-
-
-@eqx.filter_jit
-def _everywhere(
-    function: Callable[..., Any], objective: Objective, points: Weights, known: tuple[Any, ...]
-) -> Any:
-    return jax.lax.map(lambda weights: function(objective, weights, *known), points)
+    return at_points(function, objective, tuple(path.weights), *known)
 
 
 class Loss(NamedTuple):

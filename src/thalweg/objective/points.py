@@ -1,0 +1,48 @@
+"""A function of an objective at many points, such as those that a trajectory recorded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from thalweg._uncompiled import NoCounterpartError, evaluated
+from thalweg.objective.networks import Objective
+
+_SMALL = 2000  # weights of a linear network; above, compiled code is worth its time
+
+
+def at_points(function: Callable[..., Any], objective: Objective, points: Any, *known: Any) -> Any:
+    """`function(objective, point, *known)` at each point, as NumPy arrays.
+
+    Args:
+        function: of a module, so that it is traced once for all objectives of one shape.
+        objective: the network on its problem.
+        points: weights, or any tree of arrays, one entry per point along the first axis.
+        known: what else the function takes.
+    """
+    common = (objective, known)
+    if objective.linear is not None and objective.network.size <= _SMALL:
+        try:
+            return evaluated(_Applied(function), common, points)
+        except NoCounterpartError:
+            pass
+    found = _compiled(_Applied(function), common, jax.tree.map(jnp.asarray, points))
+    return jax.tree.map(np.asarray, found)
+
+
+class _Applied(eqx.Module):
+    """The function, of what is the same for all points and of a point."""
+
+    function: Callable[..., Any] = eqx.field(static=True)
+
+    def __call__(self, common: tuple[Objective, tuple[Any, ...]], point: Any) -> Any:
+        objective, known = common
+        return self.function(objective, point, *known)
+
+
+@eqx.filter_jit
+def _compiled(function: _Applied, common: Any, points: Any) -> Any:
+    return jax.lax.map(lambda point: function(common, point), points)
