@@ -212,7 +212,7 @@ def pytorch_default(network: AbstractNetwork, *, key: PRNGKeyArray) -> Weights:
 @checked
 def many(draw: Draw, network: AbstractNetwork, scales: Any, keys: Any) -> Weights:
     """A start for each key, keys first, as it is drawn alone; `scales` are None or one for each."""
-    if not isinstance(keys, jax.Array) or keys.dtype.kind == "f":
+    if not isinstance(keys, jax.Array) or jnp.issubdtype(keys.dtype, jnp.inexact):
         raise InputError(f"`keys` must be random keys of JAX's, got {described(keys)}.")
     if draw in _IN_BATCHES:
         return _IN_BATCHES[draw](network, scales, keys)
