@@ -1,5 +1,8 @@
 """The flow across kinks, against integration from one event to the next, and closed solutions."""
 
+import os
+from itertools import pairwise
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +14,11 @@ from thalweg.solvers.box import solved_in_box
 from thalweg.solvers.filippov_step import start_at, step_from
 
 TIMES = (0.8, 1.6, 2.4)
+
+# An integration from event to event takes some seconds: three flows of each family are followed by
+# default, all of them where many examples are asked for.
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+FEW = None if THOROUGH else 3
 
 
 def gaussian_case(seed, widths=(2, 5, 5, 1), samples=10, slopes=(1.0, 0.0), decay=0.0, scale=1.0):
@@ -103,7 +111,7 @@ def test_the_flow_is_that_of_event_driven_integration(family):
     `branch_uncertain` does: so it is with one of these flows (bias, seed 3, at 1e-3).
     """
     decided, gains = 0, []
-    for make, settings in FAMILIES[family]:
+    for make, settings in FAMILIES[family][:FEW]:
         network, weights, truth = solved(make, settings)
         if truth is None:
             continue
@@ -119,18 +127,19 @@ def test_the_flow_is_that_of_event_driven_integration(family):
             assert np.all(right | flow.branch_uncertain), (settings, off, flow.error)
             errors.append(off[-1])
         gains.append(errors[1] / errors[0])
-    assert decided >= len(FAMILIES[family]) - 3  # where the oracle finds two ways, or too many
-    assert 0.05 < np.median(gains) < 0.2, gains
+    # Where the oracle finds two ways, or too many, it decides nothing.
+    assert decided >= len(FAMILIES[family][:FEW]) - (3 if THOROUGH else 2)
+    if THOROUGH:
+        assert 0.05 < np.median(gains) < 0.2, gains
+    else:
+        assert np.median(gains) < 0.4, gains  # a single flow may meet a kink better or worse
 
 
 def test_the_families_hold_what_they_promise():
     """At least 40 flows that cross, slide from the start or later, leave, wake and fall asleep."""
-    found = {
-        name: [solved(*case)[2] for case in FAMILIES[name]]
-        for name in ("ReLU", "modulus", "from leaky kinks", "dead samples")
-    }
     assert sum(len(cases) for cases in FAMILIES.values()) >= 60
-    relu = [each for each in found["ReLU"] if each is not None]
+    truths = [solved(*case)[2] for case in FAMILIES["ReLU"]]
+    relu = [each for each in truths if each is not None]
     assert max(each.crossings for each in relu) > 20
     assert max(each.most_sliding for each in relu) >= 3
     assert sum(each.left for each in relu) >= 5
@@ -145,18 +154,18 @@ def test_the_families_hold_what_they_promise():
 def test_order_two_in_the_step(slopes):
     """Steps of one length: half of it leaves a quarter of the error, in the middle of ten flows."""
     ratios = []
-    for seed in range(1, 6):
+    for seed in range(1, 6 if THOROUGH else 4):
         network, weights, truth = solved(gaussian_case, {"seed": seed, "slopes": slopes})
         objective, start = problem_of(network, weights)
         errors = []
-        for steps in (400, 800, 1600):
+        for steps in (400, 800, 1600) if THOROUGH else (300, 600):
             kinked = objective.kinked
             state = start_at(kinked, tuple(np.asarray(array) for array in start))
             for _ in range(steps):
                 state = step_from(kinked, state, TIMES[-1] / steps, 1e-8).state
             found = np.concatenate([array.ravel() for array in state.point.forward.weights])
             errors.append(np.linalg.norm(found - truth.points[-1]))
-        ratios += [errors[0] / errors[1], errors[1] / errors[2]]
+        ratios += [long / short for long, short in pairwise(errors)]
     assert 3.4 < np.median(ratios) < 4.6, ratios
 
 
