@@ -67,5 +67,16 @@ def test_where_uv_manages_pip_installs_nothing(install, monkeypatch):
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(install.shutil, "which", lambda name: "/bin/uv")
     install.main()
-    assert [command[0] for command in asked] == [install.sys.executable, "/bin/uv"]
+    python = install.sys.executable
+    assert [command[0] for command in asked] == [python, "/bin/uv", python]
     assert asked[0][-2:] == ["config", "list"]
+
+
+def test_bytecode_of_what_commands_import_is_written_whatever_python_is_told(
+    install, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    install.write_bytecode()
+    written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+    assert {"running", "performance", "page", "plan", "pyplot", "backend_agg"} <= written

@@ -3,6 +3,9 @@
 By uv, which takes a sixth of the time of pip; by pip where uv cannot be had or does not manage. uv
 reads none of pip's settings, so pip is asked where packages come from, and uv is told: by its
 environment, because addresses may hold passwords and other users can read command lines.
+
+uv leaves Python's bytecode to the first import, which then takes three times as long, every time
+where Python is told not to write any. So what the commands import is imported once here.
 """
 
 import ast
@@ -41,6 +44,13 @@ def settings(listed: str) -> dict[str, str]:
     return found
 
 
+USED = (
+    "thalweg.cli", "thalweg.experiment.performance", "thalweg.report.page", "thalweg.sweeps",
+    "matplotlib.pyplot", "matplotlib.backends.backend_agg", "numba", "dask.array", "zarr",
+)  # fmt: skip
+"""Modules with which most of what a command needs is loaded."""
+
+
 def pip(*arguments: str) -> list[str]:
     """The command of this Python's own pip."""
     return [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
@@ -58,11 +68,19 @@ def with_uv() -> bool:
     ).returncode
 
 
+def write_bytecode() -> None:
+    """Import what commands use; where that does not work, nothing is lost but their time."""
+    told = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", f"import {', '.join(USED)}"]
+    subprocess.run(command, env=told, stderr=subprocess.DEVNULL)
+
+
 def main() -> None:
     """Install with uv or else with pip, and end with pip's code."""
     if not with_uv():
         print("uv could not install the package; pip takes a minute or two ...", file=sys.stderr)
         sys.exit(subprocess.run(pip("install", "--quiet", *PACKAGE)).returncode)
+    write_bytecode()
 
 
 if __name__ == "__main__":
