@@ -20,7 +20,8 @@ VARIED = (
     + [{"outputs": each} for each in (2, 3, 5)]
     + [{"readout": True}]
     + [{"decay": each} for each in (0.001, 0.01, 0.1)]
-    + [{"depth": depth, "scale": 0.6} for depth in (2, 20, 40)]
+    + [{"depth": 2, "scale": 0.6}]
+    + [{"depth": depth, "scale": 0.4} for depth in (20, 40)]
     + [{"depth": 3, "scale": 0.6, "condition": 1000.0, "outputs": 5}]
     + [{"depth": 20, "scale": 0.4, "condition": 30.0, "outputs": 3, "decay": 0.01}]
 )

@@ -44,8 +44,9 @@ def trial(number: int) -> Trial:
     precision = float(rng.choice(PRECISIONS))
     dense = bool(rng.random() < 0.7)
     order = int(rng.choice([8, 16]))
-    setting = Setting(readout, loss, decay, dense, order, order + 8, precision)
-    return Trial(setting, start, outer, float(rng.choice([0.5, 2.0, 6.0])), kind)
+    horizon, extended = float(rng.choice([0.5, 2.0, 6.0])), bool(rng.random() < 0.5)
+    setting = Setting(readout, loss, decay, dense, order, order + 8, precision, extended)
+    return Trial(setting, start, outer, horizon, kind)
 
 
 def _loss(rng, kind, features, outputs):

@@ -38,11 +38,13 @@ def setting_of(objective: Objective, dense: bool | None = None) -> Setting:
             "error."
         )
     readout = np.eye(network.outputs) if network.readout is None else np.asarray(network.readout)
+    small = network.size <= _DENSE
     return Setting(
         readout.astype(float),
         loss_series(objective.problem),
         float(objective.weight_decay),
-        network.size <= _DENSE if dense is None else dense,
+        small if dense is None else dense,
+        extended=small,  # NumPy multiplies such matrices a hundred times as slowly
     )
 
 
@@ -79,6 +81,7 @@ def _(problem: AbstractLeastSquares) -> AbstractLossSeries:
         float(problem.minimum),
         blur=units(problem.fitted.dtype),
         unreached=float(problem.fit_error),
+        samples=(problem.inputs, problem.targets),
     )
 
 

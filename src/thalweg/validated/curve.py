@@ -36,7 +36,7 @@ from jaxtyping import Float
 
 from thalweg.validated.defect import NodeNorms, StepNorms, over_step
 from thalweg.validated.hessian import bending, change, dense_bound, norm_bound
-from thalweg.validated.losses import UNIT, AbstractLossSeries
+from thalweg.validated.losses import EXTENDED, UNIT, AbstractLossSeries
 from thalweg.validated.rest import Rest
 from thalweg.validated.series import Series, expand, polynomial
 
@@ -70,6 +70,7 @@ class Setting:
         order: p, the degree of the curve.
         known: q, the order up to which its defect is known.
         precision: the relative size of what a step leaves out.
+        extended: whether series are computed in extended precision, where the loss allows it.
     """
 
     readout: Float[np.ndarray, "_ _"]
@@ -79,6 +80,7 @@ class Setting:
     order: int = 16
     known: int = 24
     precision: float = UNIT
+    extended: bool = False
 
     def smallest(self, layers: Layers) -> float:
         """A lower bound on the smallest eigenvalue of the Hessian."""
@@ -273,7 +275,8 @@ class _Node:
         """The series of the flow through these layers."""
         orders = (setting.order, setting.known)
         loss = setting.loss.fresh()
-        series = expand(layers, setting.readout, loss, setting.decay, *orders, unit)
+        kind = EXTENDED if setting.extended and loss.extended else float
+        series = expand(layers, setting.readout, loss, setting.decay, *orders, unit, kind)
         return cls(setting, series, NodeNorms.of(series), time, radius, smallest)
 
     def proven_step(self, left: float) -> tuple[Step, float] | None:
@@ -312,7 +315,8 @@ class _Node:
         setting, series = self.setting, self.series
         step = over_step(series, self.norms, length)
         coarse = setting.precision / UNIT
-        if not step.defect <= _ROUNDED * coarse * step.rounding or not step.is_finite:
+        placed = _evaluation_error(series.layers, length / series.unit)
+        if not step.defect <= _ROUNDED * coarse * (step.rounding + placed) or not step.is_finite:
             return None
         bend = bending(step, setting.dense)
         parts = max(1, int(np.ceil(np.sqrt(min(length * bend / 12 / _BENT, 1e6)))))
@@ -327,7 +331,7 @@ class _Node:
             return None
         steepest, added = proven
         after = exp(length * (mean + added)) * self.radius + exp(length * steepest) * step.defect
-        after = after * _SLACK + _evaluation_error(series.layers, length / series.unit)
+        after = after * _SLACK + placed
         layers = series.layers
         made = Step(
             self.time, length, layers, series.unit, self.radius, step.defect, steepest, after
@@ -360,7 +364,7 @@ def _evaluation_error(coefficients: tuple[Float[np.ndarray, "_ _ _"], ...], shar
     order = np.arange(coefficients[0].shape[0])
     sizes = np.sqrt(squares) * np.asarray(share)[..., None] ** order
     moved = 4 * (order.size + 2) * UNIT * np.sum(sizes[..., 1:], axis=-1)
-    return moved + 2 * UNIT * np.sum(sizes, axis=-1)
+    return moved + 1.01 * UNIT * np.sum(sizes, axis=-1)
 
 
 def _size(layers: Layers | list[np.ndarray]) -> float:

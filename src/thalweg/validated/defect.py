@@ -23,9 +23,8 @@ from math import isfinite
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.losses import UNIT, Remainder
+from thalweg.validated.losses import SLACK, UNIT, Remainder, roundoff
 from thalweg.validated.norms import (
-    SLACK,
     Jet,
     constant,
     disturbed,
@@ -130,6 +129,7 @@ def over_step(series: Series, node: NodeNorms, length: float) -> StepNorms:
     gradient = _scaled(node.gradient, share)
     made = _truncation(series.order, gradient, upper, lower)
     rounded = errors.total(remainder, images[:, 0], intervals[..., 0])
+    # Layers are rounded to double precision, whatever they were computed in.
     rounded += 4 * UNIT * float(np.sum(gradient[: series.order]))
     return StepNorms(
         length * (made + rounded),
@@ -140,7 +140,7 @@ def over_step(series: Series, node: NodeNorms, length: float) -> StepNorms:
         intervals,
         images,
         series.loss.curvature_jet(upper[0], share),
-        remainder.outputs,
+        remainder.unknown,
     )
 
 
@@ -211,7 +211,7 @@ class _Rounding:
         """The errors of a_j: what is made at one layer is carried on by true partial products."""
         depth = len(series.layers)
         widest = max(max(each.shape[1:]) for each in (*series.layers, *series.upper))
-        unit = (widest + series.known + 3) * UNIT * 1.01
+        unit = (widest + series.known + 3) * roundoff(series.kind) * 1.01
         sizes = [_total(_frobenius(each), share) for each in series.layers]
         upper = [_total(each, share) for each in node.upper]
         lower = [_total(each, share) for each in node.lower]

@@ -9,22 +9,43 @@ truncation and rounding, is its *remainder*. The square loss scale |M F^T - G|^2
 
 which is affine: its coefficients are those of M, multiplied. Losses that are made of probabilities
 are in `probabilities`.
+
+In extended precision the square loss of samples X, Y is taken from its moments instead, made of the
+samples without rotating them:
+
+    Gamma = 2 scale (M Sigma - Lambda),    Sigma = X^T X / n,    Lambda = Y^T X / n.
+
+What rounding has done to F and G, which is most of a radius in double precision, is then left out.
 """
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from typing_extensions import override
 
 Matrix = Float[np.ndarray, "_ _"]
+Wide = Shaped[np.ndarray, "_ _"]  # of extended precision, too
 Changes = Float[np.ndarray, "_ _ _"]
 Numbers = Float[np.ndarray, " _"]
 
 UNIT = float(np.finfo(float).eps) / 2
 """The unit roundoff of double precision."""
+
+EXTENDED = np.longdouble
+"""The widest numbers that there are: 64 bits where double precision has 53, on some machines 53."""
+
+
+SLACK = 1 + 1e-12
+"""What norms are enlarged by, for their own rounding."""
+
+
+def roundoff(kind: Any) -> float:
+    """The unit roundoff of these numbers."""
+    return float(np.finfo(kind).eps) / 2
 
 
 class Remainder(NamedTuple):
@@ -34,11 +55,38 @@ class Remainder(NamedTuple):
         tail: what Gamma's coefficients beyond the known ones are at most; zero where known.
         outputs: how far phi' can be off besides, in Frobenius norm; infinite if that is unknown.
         gradient: how far Gamma can be off besides.
+        unknown: how far phi' can be off where the Hessian is computed, in double precision.
     """
 
     tail: Numbers
     outputs: float
     gradient: float
+    unknown: float
+
+
+class Moments(NamedTuple):
+    """Sigma and Lambda of samples in extended precision, and how far they can be off.
+
+    Attributes:
+        inputs: Sigma.
+        cross: Lambda, outputs x features.
+        inputs_error: in Frobenius norm.
+        cross_error: of the other.
+    """
+
+    inputs: Wide
+    cross: Wide
+    inputs_error: float
+    cross_error: float
+
+    @classmethod
+    def of(cls, x: Matrix, y: Matrix, count: int) -> "Moments":
+        """Those of samples and targets, one row each, divided by a number."""
+        inputs, targets = x.astype(EXTENDED), y.astype(EXTENDED)
+        doubt = (x.shape[0] + 4) * roundoff(EXTENDED) / count * float(np.linalg.norm(x)) * SLACK
+        sizes = (float(np.linalg.norm(x)), float(np.linalg.norm(y)))
+        both = (inputs.T @ inputs / count, targets.T @ inputs / count)
+        return cls(*both, doubt * sizes[0], doubt * sizes[1])
 
 
 class Reach(NamedTuple):
@@ -54,17 +102,19 @@ class AbstractLossSeries(ABC):
     Attributes:
         images: K, features x columns.
         stretch: an upper bound on its spectral norm.
+        extended: whether coefficients may be met in extended precision.
     """
 
     images: Float[np.ndarray, "_ _"]
     stretch: float
+    extended: ClassVar[bool] = False
 
     @abstractmethod
     def fresh(self) -> "AbstractLossSeries":
         """The same loss without any coefficients."""
 
     @abstractmethod
-    def extend(self, product: Matrix) -> Matrix:
+    def extend(self, product: Wide) -> Wide:
         """The next coefficient of Gamma, from that of M."""
 
     @abstractmethod
@@ -128,6 +178,8 @@ class SquareSeries(AbstractLossSeries):
         unreached: how far G is at most from what M F^T can be; infinite where that is unknown.
     """
 
+    extended = True
+
     def __init__(
         self,
         factor: Any,
@@ -137,14 +189,36 @@ class SquareSeries(AbstractLossSeries):
         *,
         blur: float = 0.0,
         unreached: float = 0.0,
+        samples: tuple[Any, Any] | None = None,
     ):
-        """Take F (rows x features), G (outputs x rows), the scale and the constant."""
+        """Take F (rows x features), G (outputs x rows), the scale and the constant.
+
+        With samples X and Y, one row each, the loss is theirs; without, that of F and G themselves
+        where there is no `blur`.
+        """
         self.factor, self.target = np.asarray(factor, float), np.asarray(target, float)
         self.scale, self.constant = float(scale), float(constant)
         self.blur, self.unreached = float(blur), float(unreached)
         self.images = self.factor.T
         self.stretch = float(np.linalg.norm(self.factor, 2)) * (1 + 1e-12)
+        self._samples = samples
         self._residual: np.ndarray | None = None
+        self._kind: Any = float
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Those of the samples, or of the factors where these are all there is."""
+        if self._samples is None:
+            made = Moments.of(self.factor, self.target.T, 1)
+            whole = float(np.linalg.norm(self.factor))
+            off = self.blur * whole * 2
+            size = float(np.linalg.norm(self.target)) + (self.constant / self.scale) ** 0.5
+            return made._replace(
+                inputs_error=made.inputs_error + off * whole,
+                cross_error=made.cross_error + off * size,
+            )
+        x, y = (np.asarray(each, float) for each in self._samples)
+        return Moments.of(x, y, x.shape[0])
 
     @override
     def fresh(self) -> "SquareSeries":
@@ -153,11 +227,20 @@ class SquareSeries(AbstractLossSeries):
         return made
 
     @override
-    def extend(self, product: Matrix) -> Matrix:
-        outputs = product @ self.images
-        if self._residual is None:
-            self._residual = outputs = outputs - self.target
-        return 2 * self.scale * (outputs @ self.factor)
+    def extend(self, product: Wide) -> Wide:
+        first, self._kind = self._residual is None, product.dtype
+        if first or not self._in_moments:
+            outputs = product.astype(float) @ self.images
+            if first:
+                self._residual = outputs = outputs - self.target
+            if not self._in_moments:
+                return 2 * self.scale * (outputs @ self.factor)
+        rates = product @ self.moments.inputs
+        return 2 * self.scale * (rates - self.moments.cross if first else rates)
+
+    @property
+    def _in_moments(self) -> bool:
+        return np.dtype(self._kind) == EXTENDED and np.dtype(EXTENDED) != np.dtype(float)
 
     @override
     def remainder(self, product: Numbers, known: int, share: float, error: float) -> Remainder:
@@ -169,7 +252,19 @@ class SquareSeries(AbstractLossSeries):
         rounded, all_of_it = 1.01 * UNIT * made_of, made_of + (self.constant / self.scale) ** 0.5
         outputs = (features + 2) * rounded + self.stretch * error + self.blur * all_of_it
         inputs = ((rows + 2) * rounded + self.blur * all_of_it) * whole
-        return Remainder(tail, 2 * self.scale * outputs, 2 * self.scale * inputs)
+        unknown = 2 * self.scale * outputs
+        if not self._in_moments:
+            return Remainder(tail, unknown, 2 * self.scale * inputs, unknown)
+        near = float(np.sum(product[: known + 1])) * SLACK
+        carried = 2 * self.scale * self.stretch * error
+        return Remainder(tail, carried, 2 * self.scale * self._moment_error(near), unknown)
+
+    def _moment_error(self, size: float) -> float:
+        """What M Sigma - Lambda is off by, M of this size, by rounding and as the moments are."""
+        made = self.moments
+        whole = size * float(np.linalg.norm(made.inputs)) + float(np.linalg.norm(made.cross))
+        rounded = (made.inputs.shape[0] + 4) * roundoff(EXTENDED) * whole
+        return (rounded + size * made.inputs_error + made.cross_error) * SLACK
 
     @override
     def value(self, product: Matrix) -> float:

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from thalweg.validated.losses import SLACK
+
 Jet = Float[np.ndarray, "... 3"]
 Layers = Sequence[Float[np.ndarray, "_ _"]]
-
-SLACK = 1 + 1e-12
-"""What norms are enlarged by, for their own rounding."""
 
 
 def jet(coefficients: Float[np.ndarray, "... _"]) -> Jet:

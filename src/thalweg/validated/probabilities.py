@@ -33,6 +33,7 @@ from jaxtyping import Float
 from typing_extensions import override
 
 from thalweg.validated.losses import (
+    SLACK,
     UNIT,
     AbstractLossSeries,
     Changes,
@@ -41,7 +42,7 @@ from thalweg.validated.losses import (
     Reach,
     Remainder,
 )
-from thalweg.validated.norms import SLACK, spectral
+from thalweg.validated.norms import spectral
 
 Samples = Float[np.ndarray, " _"]
 Outputs = Float[np.ndarray, "_ _"]
@@ -120,11 +121,11 @@ class AbstractProbabilitySeries(AbstractLossSeries):
         moved = (error + (features + 4) * UNIT * near + far) * self.sizes
         off = np.exp(self.growth * length) * left + self.sensitivity(length + moved) * moved
         if not np.all(off < _SMALL):
-            return Remainder(np.zeros_like(product), np.inf, 0.0)
+            return Remainder(np.zeros_like(product), np.inf, 0.0, np.inf)
         size = np.sqrt(np.sum(np.sum(chances, axis=0) ** 2) / self.count) + 1
         gathered = (self.count + 4) * UNIT * size * np.linalg.norm(self.images)
-        total = np.sqrt(np.sum(off**2) / self.count) * SLACK
-        return Remainder(np.zeros_like(product), float(total), float(gathered))
+        total = float(np.sqrt(np.sum(off**2) / self.count) * SLACK)
+        return Remainder(np.zeros_like(product), total, float(gathered), total)
 
     def _norms(self, coefficients: list[Outputs], share: float) -> SampleSeries:
         """Per sample, the norms of coefficients on a step."""

@@ -21,13 +21,15 @@ is known coefficient by coefficient; what lies beyond is bounded (`defect`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from thalweg.validated.losses import AbstractLossSeries
 
 Coefficients = Float[np.ndarray, "_ _ _"]
+Wide = Shaped[np.ndarray, "_ _ _"]  # of extended precision, too
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Series:
         unit: the time tau.
         decay: the weight decay.
         loss: the loss, with its own coefficients.
+        kind: the numbers that the products were computed in.
     """
 
     layers: tuple[Coefficients, ...]
@@ -51,6 +54,7 @@ class Series:
     unit: float
     decay: float
     loss: AbstractLossSeries
+    kind: Any = float
 
     @property
     def order(self) -> int:
@@ -90,6 +94,7 @@ def expand(
     order: int,
     known: int,
     unit: float,
+    kind: Any = float,
 ) -> Series:
     """The series of the flow that starts at these layers.
 
@@ -101,12 +106,14 @@ def expand(
         order: p, the degree of the curve.
         known: q >= p, the order up to which the gradient is computed.
         unit: the time that all coefficients are scaled with.
+        kind: the numbers to compute in. Layers are double precision in any case: they are the
+            curve, and need not be those of the exact flow.
     """
     depth, outputs = len(layers), readout.shape[1]
-    curve = [np.zeros((known + 1, *layer.shape)) for layer in layers]
+    curve = [np.zeros((known + 1, *layer.shape), kind) for layer in layers]
     widths = [layers[0].shape[1], *(layer.shape[0] for layer in layers)]
-    upper = [np.zeros((known + 1, width, outputs)) for width in widths]
-    lower = [np.zeros((known + 1, width, outputs)) for width in widths[:-1]]
+    upper = [np.zeros((known + 1, width, outputs), kind) for width in widths]
+    lower = [np.zeros((known + 1, width, outputs), kind) for width in widths[:-1]]
     slopes = [np.zeros_like(each) for each in curve]
     upper[depth][0] = readout
     for each, layer in zip(curve, layers, strict=True):
@@ -121,19 +128,24 @@ def expand(
             turned = lower[j].transpose(0, 2, 1)
             slopes[j][k] = _convolved(upper[j + 1], turned, k, k) + decay * curve[j][k]
             if k < order:
-                curve[j][k + 1] = slopes[j][k] * (-unit / (k + 1))
+                curve[j][k + 1] = (slopes[j][k] * (-unit / (k + 1))).astype(float)
     return Series(
-        tuple(each[: order + 1].copy() for each in curve),
-        tuple(upper),
-        tuple(lower),
-        tuple(slopes),
+        _doubles([each[: order + 1] for each in curve]),
+        _doubles(upper),
+        _doubles(lower),
+        _doubles(slopes),
         unit,
         decay,
         loss,
+        kind,
     )
 
 
-def _convolved(left: Coefficients, right: Coefficients, k: int, last: int) -> np.ndarray:
+def _doubles(arrays: Sequence[Wide]) -> tuple[Coefficients, ...]:
+    return tuple(each.astype(float) for each in arrays)
+
+
+def _convolved(left: Wide, right: Wide, k: int, last: int) -> np.ndarray:
     """The sum over i of left[i] right[k - i]; left is zero beyond the order `last`."""
     end = min(k, last) + 1
     return np.matmul(left[:end], right[k - end + 1 : k + 1][::-1]).sum(axis=0)
