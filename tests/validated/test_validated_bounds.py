@@ -1,6 +1,7 @@
 """The bounds that the proof is made of, each against what it bounds."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from thalweg.validated.hessian import (
     dense_hessian,
     norm_bound,
 )
+from thalweg.validated.losses import EXTENDED, Moments, roundoff
 
 NUMBERS = range(12)  # three of each loss
 
@@ -166,6 +168,26 @@ def test_a_remainder_without_its_tail_is_seen(number, monkeypatch):
     monkeypatch.setattr(kind, "equation_norms", cut)
     monkeypatch.setattr(kind, "sensitivity", lambda *_: 0.0)
     assert _share_of_remainder(problem, node) > 1
+
+
+def test_moments_of_samples_are_off_by_no_more_than_they_say():
+    """Oracle: fractions, which are exact."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 3)) * [1, 1e-3, 1e3], rng.normal(size=(50, 2))
+    found = Moments.of(x, y, 50)
+    for ours, doubt, left in (
+        (found.inputs, found.inputs_error, x),
+        (found.cross, found.cross_error, y),
+    ):
+        exact = _exactly(left).T @ _exactly(x) / 50
+        whole, rest = ours.astype(float), (ours - ours.astype(float)).astype(float)
+        off = exact - _exactly(whole) - _exactly(rest)
+        assert 0 < float(np.sum(off**2)) ** 0.5 <= doubt
+        assert doubt < 2 * roundoff(EXTENDED) * np.linalg.norm(left) * np.linalg.norm(x)
+
+
+def _exactly(array):
+    return np.vectorize(Fraction, otypes=[object])(array)
 
 
 def test_every_loss_is_among_the_problems():
