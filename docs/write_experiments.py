@@ -26,7 +26,7 @@ exit code 2. In Python the same object is `thalweg.experiment.Experiment`; `expe
 and `experiment.to_toml(experiment)` go both ways. [examples/](../examples) has one file per paper,
 a sweep, and three on real or own data.
 
-`thalweg run` leaves a folder: `report.html` (opens from disk), each picture as PNG and PDF,
+`thalweg run` leaves a folder: `report.html` (opens from disk), each picture as PNG,
 `results.zarr` (one xarray dataset), and `experiment.toml` with every field resolved, which makes
 the same results again. Interrupted, the same command goes on where it stopped: finished parts
 wait in `.partial` until the report is written. `thalweg show FOLDER` says again what was found,
