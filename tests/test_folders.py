@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from thalweg import cli, experiment, report
+from thalweg import cli, experiment, reports
 from thalweg.experiment import folders, performance
 from thalweg.storage.files import only_writer
 
@@ -42,10 +42,10 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(FILE)
 
     def draw(_, folder):
-        (folder / "report.html").write_text(report._sealed("drawn"))
+        (folder / "report.html").write_text(reports._sealed("drawn"))
         return folder / "report.html"
 
-    monkeypatch.setattr(report, "draw", draw)
+    monkeypatch.setattr(reports, "draw", draw)
     return tmp_path
 
 

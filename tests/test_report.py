@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 
 import thalweg as tw
 from legends import legend_faults
-from thalweg import cli, experiment, report, storage
+from thalweg import cli, experiment, reports, storage
 from thalweg.experiment import folders, performance
 from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest_eigenvalue
 from thalweg.phases import TOO_FEW_RECORDS, Phase
-from thalweg.report import wording
+from thalweg.reports import wording
 from thalweg.storage import FORMAT
 
 FILE = """
@@ -66,7 +66,7 @@ def by_tubes(settings):
 @pytest.fixture(scope="module")
 def written(results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    report.write(results, folder)
+    reports.write(results, folder)
     return folder
 
 
@@ -181,7 +181,7 @@ def test_a_validated_flow_proves_every_distance_to_the_end(results, by_tubes):
 
 
 def test_a_run_that_diverges_says_when_and_disturbs_nobody(results):
-    rows = report.summary(results)
+    rows = reports.summary(results)
     assert [row["phase"] for row in rows] == [Phase.MONOTONE, Phase.MONOTONE, Phase.DIVERGED]
     assert rows[2]["diverged_at"] == int(results.diverged_at[2])
     assert 0 < rows[2]["diverged_at"] <= 12
@@ -228,7 +228,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(
     if stage == "quantities":
         monkeypatch.setattr(performance, "_spectrum_arrays", never)
     # Drawing takes longest, and is looked at elsewhere.
-    monkeypatch.setattr(report, "draw", lambda _, folder: folder / "report.html")
+    monkeypatch.setattr(reports, "draw", lambda _, folder: folder / "report.html")
     (tmp_path / "experiment.toml").write_text(FILE)
     code, printed, _ = thalweg("run", tmp_path / "experiment.toml", "--out", tmp_path / "out")
     assert code == 0
@@ -282,7 +282,7 @@ def test_nothing_that_is_told_can_be_markup(results):
             row |= {name: [bad] if name == "statements" else bad for name in row}
     said = {"title": bad, "experiment": bad, "machine": bad}
     hostile = results.assign_attrs({**said, "certificates": json.dumps(certificates)})
-    text = report.page(hostile, {"loss": b"png"})
+    text = reports.page(hostile, {"loss": b"png"})
     assert "<script" not in text
     assert "<b>" not in text
     assert text.count("&lt;script&gt;") > 10
@@ -334,22 +334,22 @@ def test_the_legend_of_the_distance_lists_the_bounds_and_not_the_flow(results, b
 
 
 def test_sentences_follow_the_data(results, by_tubes):
-    from thalweg.report.captions import captions
+    from thalweg.reports.captions import captions
 
     told = captions(results)
-    assert "diverge" in report.findings(results)[0]
+    assert "diverge" in reports.findings(results)[0]
     assert "It rises on the way at η = 2.5." in told["loss"]
     assert "known to" not in told["distance"]
     rough = results.assign(flow_error=results.flow_error * 0 + 0.5)
-    assert "the flow itself is known to about 0.5" in report.findings(rough)[1]
+    assert "the flow itself is known to about 0.5" in reports.findings(rough)[1]
     assert "the flow itself is known to about 0.5" in captions(rough)["distance"]
     blind = results.assign_attrs(
         certificates=results.attrs["certificates"].replace('"followed": true', '"followed": false')
     )
-    assert report.findings(results)[-1].endswith("; none is violated along this run.")
-    assert "at the start alone" in report.findings(blind)[-1]
+    assert reports.findings(results)[-1].endswith("; none is violated along this run.")
+    assert "at the start alone" in reports.findings(blind)[-1]
     said = "the distance is certified to the end of the run, and to stay below"
-    assert said in report.findings(results)[1]
+    assert said in reports.findings(results)[1]
     assert "Each is certified up to" in captions(results)["distance"]
     tubes = by_tubes[1]
     assert "every measured distance lies in its band" in captions(tubes)["distance"]
@@ -392,9 +392,9 @@ def test_results_of_another_format_are_refused_by_name(written, thalweg, tmp_pat
 def test_a_run_with_few_records_is_not_judged(results):
     few = results.isel(learning_rate=[0])
     few = few.assign(phase=few.phase * 0 + TOO_FEW_RECORDS)
-    assert report.summary(few)[0]["phase"] is None
-    assert report.table(few)[0].get("phase", "-") == "-"
-    assert "too few records" in report.findings(few)[0]
+    assert reports.summary(few)[0]["phase"] is None
+    assert reports.table(few)[0].get("phase", "-") == "-"
+    assert "too few records" in reports.findings(few)[0]
 
 
 def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_path):
@@ -420,12 +420,12 @@ def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_
     norms = [float(jnp.sum(layer**2)) for layer in experiment.start(other, objective)]
     gap = max(abs(high - low) for low, high in pairwise(norms))
     assert float(results.norm_imbalance[0, 0]) == pytest.approx(gap)
-    text = report.write(results, tmp_path).read_text("utf-8")
+    text = reports.write(results, tmp_path).read_text("utf-8")
     assert "The flow was not asked for" in text
     assert "<h2>What is guaranteed</h2>" not in text
     assert not (tmp_path / "distance.png").exists()
     # Nor a phase: there are too few records.
-    assert set(report.table(results)[0]) == {"rate", "loss", "accuracy", "2 / rate", "sharpness"}
+    assert set(reports.table(results)[0]) == {"rate", "loss", "accuracy", "2 / rate", "sharpness"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import pytest
 
 import thalweg as tw
-from thalweg import InputError, experiment, report
+from thalweg import InputError, experiment, reports
 
 BASE = experiment.from_toml(
     """
@@ -58,7 +58,7 @@ def test_the_rows_cover_all_pairs():
 
 def report_of(changes, folder):
     results = experiment.perform(experiment.changed(BASE, changes))
-    return results, report.write(results, folder).read_text("utf-8")
+    return results, reports.write(results, folder).read_text("utf-8")
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")  # of runs that diverge
@@ -80,7 +80,7 @@ def test_every_pair_of_switches_ends_with_a_report(row, tmp_path):
 @pytest.mark.parametrize("row", [ROWS[0], ROWS[1]], ids=str)
 def test_the_same_is_drawn_from_the_disk(row, tmp_path):
     _, text = report_of(dict(zip(SWITCHES, row, strict=True)), tmp_path)
-    assert report.draw(tw.open(tmp_path), tmp_path).read_text("utf-8") == text
+    assert reports.draw(tw.open(tmp_path), tmp_path).read_text("utf-8") == text
 
 
 def test_a_flow_that_takes_too_long_to_validate_is_integrated(tmp_path, monkeypatch):

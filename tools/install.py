@@ -45,7 +45,7 @@ def settings(listed: str) -> dict[str, str]:
 
 
 USED = (
-    "thalweg.cli", "thalweg.experiment.performance", "thalweg.report.page", "thalweg.sweeps",
+    "thalweg.cli", "thalweg.experiment.performance", "thalweg.reports.page", "thalweg.sweeps",
     "matplotlib.pyplot", "matplotlib.backends.backend_agg", "numba", "dask.array", "zarr",
 )  # fmt: skip
 """Modules with which most of what a command needs is loaded."""

@@ -421,7 +421,7 @@ class Trial:
 def trial(kind: str) -> Iterator[Trial]:
     """All that kills of a kind need, gone afterwards."""
     import thalweg.cli  # noqa: F401  (what forks share)
-    from thalweg import experiment, report, studies, sweeps, tubes  # noqa: F401
+    from thalweg import experiment, reports, studies, sweeps, tubes  # noqa: F401
 
     top = Path(tempfile.mkdtemp(prefix="thalweg-kill-"))
     try:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import thalweg as tw
-from thalweg import experiment, report
+from thalweg import experiment, reports
 from thalweg.quantities import Quantity, forget, register
 
 STABLE_RANK = Quantity(
@@ -61,7 +61,7 @@ def test_it_is_measured_stored_drawn_and_explained(registered, tmp_path):
     np.testing.assert_allclose(found[: expected.size], expected, rtol=1e-12)
     assert results.stable_rank.attrs["long_name"] == STABLE_RANK.long_name
     assert results.flow_stable_rank.notnull().all()
-    page = report.write(results, tmp_path).read_text("utf-8")
+    page = reports.write(results, tmp_path).read_text("utf-8")
     assert "How many directions the network uses" in page
     assert (tmp_path / "stable_rank.png").read_bytes().startswith(b"\x89PNG")
 

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pytest
 import xarray as xr
 
-from thalweg import experiment, report, storage, studies
+from thalweg import experiment, reports, storage, studies
 from thalweg.storage.files import only_writer
 from thalweg.studies import AbstractStudy, Finding, Size, conduct
 from thalweg.studies.parts import Parts
@@ -78,7 +78,7 @@ def _make_run(folder: Path) -> None:
         drawing = import_module("thalweg.figures.overview")
         patch.setattr(drawing, "pictures", lambda results: {})
         patch.setattr(drawing, "overview", lambda results: plt.figure())
-        report.write(experiment.perform(RUN), folder)
+        reports.write(experiment.perform(RUN), folder)
 
 
 def _make_unfinished_run(folder: Path) -> None:

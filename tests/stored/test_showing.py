@@ -8,7 +8,7 @@ import xarray as xr
 from stored_kinds import refused
 
 import thalweg as tw
-from thalweg import report, storage
+from thalweg import reports, storage
 from thalweg.quantities import QUANTITIES, described
 from thalweg.storage.files import only_writer
 
@@ -103,9 +103,9 @@ def test_divergence_is_an_integer_that_missing_numbers_do_not_change(folders):
     run = tw.open(folders["run"]).load()
     assert run.diverged_at.values[0] == -1
     assert run.diverged_at.values[1] > 0
-    rows = report.summary(run.assign(loss=run.loss * np.nan, excess=run.excess * np.nan))
+    rows = reports.summary(run.assign(loss=run.loss * np.nan, excess=run.excess * np.nan))
     assert [row["diverged_at"] for row in rows] == [None, int(run.diverged_at[1])]
-    assert rows[0]["phase"] == report.summary(run)[0]["phase"]
+    assert rows[0]["phase"] == reports.summary(run)[0]["phase"]
 
 
 def test_a_description_keeps_what_a_variable_says_already():

@@ -54,6 +54,7 @@ def main() -> None:
     # Most of what lives was made by imports and stays: to look for what does not takes a tenth of
     # the time of a short command.
     gc.set_threshold(_ALLOCATIONS)
+    os.environ["MPLBACKEND"] = "agg"  # commands draw files; whoever calls Python keeps theirs
     try:
         with warnings.catch_warnings():
             # What overflows is told by the results: as divergence, not a number, or a refusal.

@@ -96,7 +96,7 @@ def _require_free(wanted: Any, place: Path) -> None:
 
 
 def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
-    from thalweg import experiment, report
+    from thalweg import experiment, reports
     from thalweg.experiment import folders
 
     with progress_bars(*experiment.STAGES) as update:
@@ -105,21 +105,21 @@ def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tup
         experiment.moved(settings, folder_of(file), place)
     )
     with working("report"):
-        page = report.write(results, place)
+        page = reports.write(results, place)
     folders.finish(place)
     return results, page
 
 
 def _shown(place: Path, digest: str) -> tuple[Any, Path]:
     """A finished run; what an interruption of its writing left out is made up for."""
-    from thalweg import report
+    from thalweg import reports
     from thalweg.experiment import folders
     from thalweg.storage import open_results
 
-    results, page = open_results(place).load(), place / report.PAGE
+    results, page = open_results(place).load(), place / reports.PAGE
     unfinished = folders.are_kept(place, digest)
-    if unfinished or report.fault_of(page) is not None:
-        page = report.write(results, place)
+    if unfinished or reports.fault_of(page) is not None:
+        page = reports.write(results, place)
     if unfinished:
         folders.finish(place)
     return results, page
@@ -143,15 +143,15 @@ def init(
 
 def tell_run(results: Any, page: Path | None, as_json: bool) -> None:
     """Say what a run has found, and where its report is, if there is one."""
-    from thalweg import report
+    from thalweg import reports
 
     if as_json:
-        rows, found = report.summary(results), report.findings(results)
+        rows, found = reports.summary(results), reports.findings(results)
         for row in rows:
             row["phase"] = None if row["phase"] is None else row["phase"].meaning
         print(json.dumps({"report": page and str(page), "found": found, "runs": rows}, indent=1))
         return
-    print_rows(results.attrs["title"] or "Descent next to the flow", report.table(results))
+    print_rows(results.attrs["title"] or "Descent next to the flow", reports.table(results))
     where = [] if page is None else [f"Report: {page}"]
-    for line in (*report.findings(results), *where):
+    for line in (*reports.findings(results), *where):
         out.print(line, highlight=False, soft_wrap=True)

@@ -79,10 +79,10 @@ def _show_results(result: Path, folder: Path, drawn: Drawn, as_json: bool) -> No
 
 
 def _show_run(results: Any, folder: Path, drawn: Drawn, as_json: bool) -> None:
-    from thalweg import report
+    from thalweg import reports
 
-    page = folder / report.PAGE if drawn is None else report.draw(results, folder, drawn)
-    fault = report.fault_of(page)
+    page = folder / reports.PAGE if drawn is None else reports.draw(results, folder, drawn)
+    fault = reports.fault_of(page)
     tell_run(results, page if fault is None else None, as_json)
     if fault is not None and not as_json:
         _print(f"Report: {page} {fault}; `--figures` writes it again.")

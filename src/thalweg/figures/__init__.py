@@ -1,9 +1,5 @@
 """Pictures, drawn from stored results alone, so that each can be drawn again without a run."""
 
-import matplotlib
-
-matplotlib.use("Agg")  # files, not windows; before pyplot is imported
-
 from thalweg.figures.critical import critical_rates
 from thalweg.figures.overview import overview
 from thalweg.figures.phase import phase_map

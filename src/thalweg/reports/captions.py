@@ -7,8 +7,8 @@ from thalweg._quantity import Quantity
 from thalweg.phases import Phase
 from thalweg.quantities import QUANTITIES
 from thalweg.quantities.of_runs import is_validated
-from thalweg.report.summary import summary
-from thalweg.report.wording import by_rate, doubt, each_run, number, rates_of
+from thalweg.reports.summary import summary
+from thalweg.reports.wording import by_rate, doubt, each_run, number, rates_of
 
 _CONSERVED = ("unbalancedness", "norm_imbalance")  # along every gradient flow
 _ROUGHLY = 1e-3  # relative: differences below this are not worth a word

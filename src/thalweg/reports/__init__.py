@@ -14,9 +14,9 @@ import xarray as xr
 
 from thalweg.experiment.folders import FORMS, PAGE
 from thalweg.experiment.folders import pictures as all_pictures
-from thalweg.report.page import page
-from thalweg.report.sentences import findings
-from thalweg.report.summary import summary, table
+from thalweg.reports.page import page
+from thalweg.reports.sentences import findings
+from thalweg.reports.summary import summary, table
 from thalweg.storage import write_results
 from thalweg.storage.files import remove, write_bytes, write_text, writing_to
 from thalweg.storage.sums import digest_of

@@ -9,8 +9,8 @@ from typing import Any
 import xarray as xr
 
 from thalweg.phases import Phase
-from thalweg.report.summary import summary
-from thalweg.report.wording import count, doubt, number, rates_of
+from thalweg.reports.summary import summary
+from thalweg.reports.wording import count, doubt, number, rates_of
 
 
 def setting(results: xr.Dataset) -> str:

@@ -14,9 +14,9 @@ import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from thalweg.report.captions import captions
-from thalweg.report.sentences import findings, setting
-from thalweg.report.summary import table
+from thalweg.reports.captions import captions
+from thalweg.reports.sentences import findings, setting
+from thalweg.reports.summary import table
 
 _HIDDEN = ("kind", "format", "title", "digest", "experiment", "certificates")
 """Attributes that are on the page elsewhere."""
@@ -45,7 +45,7 @@ def page(results: xr.Dataset, drawn: Mapping[str, bytes]) -> str:
 @cache
 def _environment() -> Environment:
     found = Environment(
-        loader=PackageLoader("thalweg", "report/templates"),
+        loader=PackageLoader("thalweg", "reports/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
