@@ -15,11 +15,12 @@ import pytest
 import thalweg
 
 PUBLIC = """
-Classification Experiment HomogeneousNetwork InputError LinearNetwork Model Objective Regression
-SharedNetwork TargetMatrix adversarial certificates certified_step certify critical
-critical_learning_rate curvature data descend distance dynamics extreme_eigenvalues flow
-initialisation keep_compiled measurement merge network objective open optimisers problem proofs
-prove quantities sharpness smallest_eigenvalue solvers sweep theorems tube tube_along tubes
+Classification Experiment FunctionObjective HomogeneousNetwork InputError LinearNetwork Model
+Objective Probe Regression SharedNetwork TargetMatrix adversarial certificates certified_step
+certify critical critical_learning_rate curvature data descend distance dynamics
+extreme_eigenvalues flow
+initialisation keep_compiled measurement merge network objective open optimisers probes problem
+proofs prove quantities sharpness smallest_eigenvalue solvers sweep theorems tube tube_along tubes
 """
 
 

@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import network as network
     from thalweg import objective as objective
     from thalweg import optimisers as optimisers
+    from thalweg import probes as probes
     from thalweg import problem as problem
     from thalweg import proofs as proofs
     from thalweg import quantities as quantities
@@ -51,7 +52,9 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg.network import LinearNetwork as LinearNetwork
     from thalweg.network import Model as Model
     from thalweg.network import SharedNetwork as SharedNetwork
+    from thalweg.objective import FunctionObjective as FunctionObjective
     from thalweg.objective import Objective as Objective
+    from thalweg.probes import Probe as Probe
     from thalweg.problem import Classification as Classification
     from thalweg.problem import Regression as Regression
     from thalweg.problem import TargetMatrix as TargetMatrix
@@ -69,10 +72,12 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
 _LATER = {
     "Classification": "problem:Classification",
     "Experiment": "experiment:Experiment",
+    "FunctionObjective": "objective:FunctionObjective",
     "HomogeneousNetwork": "network:HomogeneousNetwork",
     "LinearNetwork": "network:LinearNetwork",
     "Model": "network:Model",
     "Objective": "objective:Objective",
+    "Probe": "probes:Probe",
     "Regression": "problem:Regression",
     "SharedNetwork": "network:SharedNetwork",
     "TargetMatrix": "problem:TargetMatrix",
@@ -97,6 +102,7 @@ _LATER = {
     "objective": "objective",
     "open": "storage:open_results",
     "optimisers": "optimisers",
+    "probes": "probes",
     "problem": "problem",
     "proofs": "proofs",
     "prove": "proofs:prove",

@@ -154,6 +154,7 @@ class HessianOperator(AbstractSymmetricOperator):
     def __init__(self, objective: AbstractObjective, weights: AnyWeights):
         """Take what is differentiated twice, and where."""
         self.objective, self.weights = objective, finite_weights(weights)
+        objective.try_out(self.weights)
 
     @property
     def size(self) -> int:

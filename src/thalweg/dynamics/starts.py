@@ -38,6 +38,7 @@ def starts_of(objective: AbstractObjective, weights: AnyWeights) -> Starts:
     objective.check(points)
     arrays, structure = jax.tree.flatten(points)
     if objective.shapes is None:  # then there is one start, whatever its shapes are
+        objective.try_out(points)
         return Starts((), [array.shape for array in arrays], points)
     shapes = structure.flatten_up_to(objective.shapes)
     batches = {
@@ -47,4 +48,6 @@ def starts_of(objective: AbstractObjective, weights: AnyWeights) -> Starts:
         raise InputError(
             f"`weights` must have the same batch axes in every array, got {sorted(batches)}."
         )
-    return Starts(batches.pop(), shapes, points)
+    batch = batches.pop()
+    objective.try_out(jax.tree.map(lambda array: array[(0,) * len(batch)], points))
+    return Starts(batch, shapes, points)

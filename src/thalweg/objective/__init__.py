@@ -1,11 +1,13 @@
 """What is minimised: any function of a pytree of weights, or a network on a problem."""
 
 from thalweg.objective.base import DENSE_LIMIT, AbstractObjective
+from thalweg.objective.functions import FunctionObjective
 from thalweg.objective.networks import Objective
 
 __all__ = [
     "DENSE_LIMIT",
     "AbstractObjective",
+    "FunctionObjective",
     "Objective",
 ]
 

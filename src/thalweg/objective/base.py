@@ -131,6 +131,9 @@ class AbstractObjective(eqx.Module):
         """Refuse weights of other shapes than this takes; batch axes are allowed if `many`."""
         require_tree_shapes(name, weights, self.shapes, many)
 
+    def try_out(self, weights: AnyWeights) -> None:
+        """Refuse, before anything runs, what this cannot be descended from; by default nothing."""
+
     def as_weights(self, weights: Any, *, name: str = "weights", many: bool = True) -> AnyWeights:
         """The weights with arrays at their leaves, or one sentence on why they are none."""
         taken = as_tree(name, weights)
@@ -170,6 +173,19 @@ class _Shaped(AbstractObjective):
     @override
     def __call__(self, weights: AnyWeights) -> Scalar:
         return self.objective(weights)
+
+    @override
+    def try_out(self, weights: AnyWeights) -> None:
+        self.objective.try_out(weights)
+
+    @override
+    def operations(self, weights: AnyWeights) -> int:
+        return self.objective.operations(weights)
+
+    @override
+    def as_weights(self, weights: Any, *, name: str = "weights", many: bool = True) -> AnyWeights:
+        taken = self.objective.as_weights(weights, name=name, many=many)
+        return super().as_weights(taken, name=name, many=many)
 
     @override
     def value_and_gradient(self, weights: AnyWeights) -> tuple[Scalar, AnyWeights]:
