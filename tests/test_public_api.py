@@ -20,7 +20,8 @@ Objective Probe Regression SharedNetwork TargetMatrix adversarial certificates c
 certify critical critical_learning_rate curvature data descend distance dynamics
 extreme_eigenvalues flow
 initialisation keep_compiled measurement merge network objective open optimisers probes problem
-proofs prove quantities sharpness smallest_eigenvalue solvers sweep theorems tube tube_along tubes
+proofs prove quantities sharpness smallest_eigenvalue solvers sweep theorems torch tube
+tube_along tubes
 """
 
 

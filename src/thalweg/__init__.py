@@ -38,6 +38,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg import solvers as solvers
     from thalweg import storage as _storage
     from thalweg import theorems as theorems
+    from thalweg import torch as torch
     from thalweg import tubes as tubes
     from thalweg._compiled import keep_compiled as keep_compiled
     from thalweg.critical import critical_learning_rate as critical_learning_rate
@@ -112,6 +113,7 @@ _LATER = {
     "solvers": "solvers",
     "sweep": "sweeps:sweep",
     "theorems": "theorems",
+    "torch": "torch",
     "tube": "tubes:tube",
     "tube_along": "tubes:tube_along",
     "tubes": "tubes",

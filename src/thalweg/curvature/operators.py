@@ -35,7 +35,8 @@ from thalweg._checks import (
 from thalweg._typing import AnyWeights
 from thalweg.curvature.forms import linear_hessian
 from thalweg.krylov.space import Product, norm
-from thalweg.objective import AbstractObjective, Objective
+from thalweg.objective import AbstractHostObjective, AbstractObjective, Objective
+from thalweg.objective.host import flattened
 from thalweg.validated import setting_of
 from thalweg.validated.hessian import Chains, dense_hessian
 
@@ -51,6 +52,10 @@ class AbstractSymmetricOperator(eqx.Module):
     @abstractmethod
     def __call__(self, vector: Vector) -> Vector:
         """A v."""
+
+    def prepared(self) -> Callable[[Any], Any]:
+        """The same product, for many vectors: what they share may be done once."""
+        return self
 
     @property
     def traceable(self) -> bool:
@@ -165,10 +170,17 @@ class HessianOperator(AbstractSymmetricOperator):
     def __call__(self, vector: Vector) -> Vector:
         return ravel_pytree(self.objective.hvp(self.weights, self.shaped(vector)))[0]
 
+    @override
+    def prepared(self) -> Callable[[Any], Any]:
+        if not isinstance(self.objective, AbstractHostObjective):
+            return self
+        product = self.objective.product_on_host(jax.tree.map(np.asarray, self.weights))
+        return lambda vector: flattened(product(self.shaped(vector)))
+
     @property
     @override
     def traceable(self) -> bool:
-        return True
+        return not self.objective.on_host
 
     @property
     @override
@@ -178,10 +190,12 @@ class HessianOperator(AbstractSymmetricOperator):
     @property
     @override
     def cheaply_dense(self) -> bool:
-        return True
+        return not self.objective.on_host
 
     @override
     def dense(self) -> Square:
+        if self.objective.on_host:
+            return self.objective.hessian(self.weights)
         by_hand = _hessian_by_hand(self.objective, self.weights)
         return _hessian(self.objective, self.weights) if by_hand is None else by_hand
 
@@ -284,7 +298,7 @@ def _require_square(what: str, shape: tuple[int, ...]) -> None:
 
 def products_of(operator: AbstractSymmetricOperator) -> Product:
     """The function v -> A v for NumPy's vectors, which looks at what it returns."""
-    multiply = partial(_compiled, operator) if operator.traceable else operator
+    multiply = partial(_compiled, operator) if operator.traceable else operator.prepared()
     size = operator.size
 
     def product(vector: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:

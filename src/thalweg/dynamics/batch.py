@@ -49,6 +49,8 @@ _BUFFER_BYTES = 4 * 2**20  # what one compiled call may record before it is copi
 
 def lanes_of(objective: AbstractObjective, weights: AnyWeights = None) -> int:
     """How many runs share a block; a function of the objective and its weights' shapes alone."""
+    if objective.on_host:
+        return 1
     linear = objective.linear
     if linear is not None:
         return _LINEAR_LANES if max(linear.widths) <= _WIDEST_IN_LANES else 1

@@ -28,6 +28,7 @@ from thalweg._quantity import NEVER
 from thalweg._sizes import compiling_seconds, computing_seconds, require_time
 from thalweg._typing import AnyWeights, ManyAnyWeights
 from thalweg.dynamics.batch import (
+    AbstractEngine,
     Iteration,
     Observe,
     Progress,
@@ -38,6 +39,7 @@ from thalweg.dynamics.batch import (
     run_blocks,
 )
 from thalweg.dynamics.compiled import CompiledEngine
+from thalweg.dynamics.hosted import HostEngine
 from thalweg.dynamics.native import native_engine
 from thalweg.dynamics.starts import starts_of
 from thalweg.dynamics.trajectory import AbstractTrajectory, network_objective
@@ -174,8 +176,7 @@ def descend(
     lanes = lanes_of(objective, first)
     _require_time(objective, first, lanes, rates.size, steps)
     iteration = Iteration(objective, optimiser)
-    native = native_engine(iteration, observe, starts, steps)
-    engine = native or CompiledEngine(iteration, observe, lanes)
+    engine = _engine(iteration, observe, starts, steps)
     recorder = Recorder.for_runs(engine, starts, steps, record_every)
     run_blocks(engine, starts, rates, recorder, progress)
     unflat = jax.tree.map(lambda array: array.reshape((*batch, *array.shape[1:])), recorder.kept)
@@ -192,6 +193,16 @@ def descend(
         _final=unflat.final,
         optimiser=optimiser,
     )
+
+
+def _engine(
+    iteration: Iteration, observe: Observe | None, starts: AnyWeights, steps: int
+) -> AbstractEngine:
+    if iteration.objective.on_host:
+        return HostEngine(iteration, observe)
+    first = jax.tree.map(lambda array: array[0], starts)
+    native = native_engine(iteration, observe, starts, steps)
+    return native or CompiledEngine(iteration, observe, lanes_of(iteration.objective, first))
 
 
 def _require_time(

@@ -2,10 +2,12 @@
 
 from thalweg.objective.base import DENSE_LIMIT, AbstractObjective
 from thalweg.objective.functions import FunctionObjective
+from thalweg.objective.host import AbstractHostObjective
 from thalweg.objective.networks import Objective
 
 __all__ = [
     "DENSE_LIMIT",
+    "AbstractHostObjective",
     "AbstractObjective",
     "FunctionObjective",
     "Objective",

@@ -63,6 +63,11 @@ class AbstractObjective(eqx.Module):
         return True
 
     @property
+    def on_host(self) -> bool:
+        """Whether another library computes it, so that compiling loops over it gains nothing."""
+        return False
+
+    @property
     def linear(self) -> LinearNetwork | None:
         """The linear network whose weights these are; None where there is none."""
         return None
@@ -114,11 +119,7 @@ class AbstractObjective(eqx.Module):
     def hessian(self, weights: AnyWeights) -> Float[Array, "size size"]:
         """The dense Hessian: arrays one after the other, as in the pytree, each row by row."""
         point, unravel = ravel_pytree(floating(weights))
-        if point.size > DENSE_LIMIT:
-            raise InputError(
-                f"`hessian` must fit in memory: there are {point.size} weights and the limit is "
-                f"{DENSE_LIMIT}; use `hvp`, which needs no matrix."
-            )
+        require_dense(point.size)
 
         def column(unit: Float[Array, " size"]) -> Float[Array, " size"]:
             return ravel_pytree(self.hvp(unravel(point), unravel(unit)))[0]
@@ -139,6 +140,15 @@ class AbstractObjective(eqx.Module):
         taken = as_tree(name, weights)
         self.check(taken, name=name, many=many)
         return taken
+
+
+def require_dense(size: int) -> None:
+    """Refuse a dense Hessian of more weights than fit in memory."""
+    if size > DENSE_LIMIT:
+        raise InputError(
+            f"`hessian` must fit in memory: there are {size} weights and the limit is "
+            f"{DENSE_LIMIT}; use `hvp`, which needs no matrix."
+        )
 
 
 def floating(weights: AnyWeights) -> AnyWeights:
