@@ -18,11 +18,23 @@ which are zero where two indices agree. The first form of d3 is Maclaurin's ineq
 loss phi with |phi''| <= h and |phi'''| <= t on what the ball is mapped to, and the gradient G at
 the centre, gives f = phi(F) the bounds
 
-    |grad f| <= g d1,    |H| <= h d1^2 + g d2,    |D^3 f| <= t d1^3 + 3 h d1 d2 + g d3,
+    |grad f| <= g d1,    |H| <= h d1^2 + B(r),    |D^3 f| <= t d1^3 + 3 h d1 d2 + g d3,
 
-and lambda_min(H) >= -g d2, where g = |G| + h r d1. In all but the first |G| may be the spectral
-norm, because the other factor of <G, D^2 F[u, u]> is bounded in the nuclear norm, too. The square
-loss has t = 0 and h = 2 scale lambda_max(Sigma).
+where g = |G| + c r, and c = h d1 is how fast the gradient of phi changes. In all but the first |G|
+may be the spectral norm, because the other factor of <G, D^2 F[u, u]> is bounded in the nuclear
+norm, too. The square loss has t = 0 and h = 2 scale lambda_max(Sigma).
+
+B(r) bounds |<grad phi, D^2 F[u, u]>| on the ball, block by block. For layers k < l the block is the
+tensor product of A_l^T G B_k^T, with A_l = W_N ... W_{l+1} and B_k = W_{k-1} ... W_1, and of what
+lies between them. At the centre S_lk = |A_l^T G B_k^T| may be far below |A_l| |G| |B_k|. On the
+ball every factor is disturbed: with a = T_lN - N_lN and b = T_0,k-1 - N_0,k-1,
+
+    B(r) = lambda_max of the symmetric matrix of T_k,l-1 times
+           S_lk + a |G B_k^T| + |A_l^T G| b + a |G| b + c r T_lN T_0,k-1,    k < l.
+
+That is never more than g d2, and convex in r, so that at a distance x <= r from the centre
+
+    lambda_min(H) >= -B(0) - (B(r) - B(0)) x / r.
 
 For every other loss h and t come from the bounds that it declares for each sample's outputs
 (`output_bounds`), h_i and t_i where sample i's change by |x_i| times what the matrix does:
@@ -31,7 +43,7 @@ For every other loss h and t come from the bounds that it declares for each samp
     t = min{mean_i t_i |x_i|^3, max_i |x_i| lambda_max(mean_i t_i x_i x_i^T)}.
 """
 
-from math import sqrt
+from math import inf, sqrt
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -46,6 +58,8 @@ from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
 from thalweg.problem import AbstractProblem, Rounding
 from thalweg.problem.base import units
+
+_TINY = 1e-300  # below any radius that matters
 
 
 @shown
@@ -86,16 +100,17 @@ class LossBounds(eqx.Module):
 class BallCentre(eqx.Module):
     """What is known at the centre of balls, so that bounds for many radii cost little.
 
-    `norms` holds N_ij above; `slope` the gradient of the loss with respect to the product, and
-    `slope_norm` its spectral norm; `largest_moment` what the input moment is at most, where it is
-    to take the place of moments weighted for each radius, which cost a decomposition each.
+    `norms` holds N_ij above; `slope` the gradient G of the loss with respect to the product, and
+    `seen` the norms of A_l^T G B_k^T, its last row those of G B_k^T; `largest_moment` what the
+    input moment is at most, where it is to take the place of moments weighted for each radius,
+    which cost a decomposition each.
     """
 
     objective: Objective
     product: Matrix
     slope: Matrix
     norms: Float[Array, "ends ends"]
-    slope_norm: Scalar
+    seen: Float[Array, "ends depth"]
     size: Scalar
     steepness: Scalar
     largest_moment: Scalar | None
@@ -115,21 +130,24 @@ class BallCentre(eqx.Module):
             product,
             slope,
             _interval_norms(network, layers),
-            slope_norm=spectral_norm(slope),
+            _seen_norms(network, layers, slope),
             size=jnp.sqrt(sum(jnp.sum(layer**2) for layer in layers)),
             steepness=jnp.sqrt(sum(jnp.sum(each**2) for each in objective.gradient(layers))),
             largest_moment=largest_moment,
         )
 
-    def bounds(self, radius: Scalar) -> BallBounds:
-        """Bounds on the ball of this radius."""
-        first, second, third = product_bounds(disturbed_norms(self.norms, radius))
+    def bounds(self, radius: Scalar, pace: ScalarLike = inf) -> BallBounds:
+        """Bounds on the ball of this radius; `pace` is another bound on c, where there is one."""
+        reached = disturbed_norms(self.norms, radius)
+        first, second, third = product_bounds(reached)
         reach, problem = radius * first, self.objective.problem
         loss = loss_bounds(problem, self.product, reach, self.largest_moment)
         drift = loss.second * reach
-        steepest = self.slope_norm + drift
+        steepest = self.seen[-1, 0] + drift
         decay = self.objective.weight_decay
-        hessian = loss.second * first**2 + steepest * second + decay
+        central = self._indefinite(self.norms, jnp.zeros_like(radius))
+        furthest = self._indefinite(reached, radius * jnp.minimum(loss.second * first, pace))
+        hessian = loss.second * first**2 + furthest + decay
         far = (jnp.linalg.norm(self.slope) + drift) * first + decay * (self.size + radius)
         return BallBounds(
             gradient=jnp.minimum(far, self.steepness + radius * hessian),
@@ -137,12 +155,24 @@ class BallCentre(eqx.Module):
             hessian_lipschitz=(
                 loss.third * first**3 + 3 * loss.second * first * second + steepest * third
             ),
-            smallest_eigenvalue=decay - steepest * second,
-            central_eigenvalue=decay - self.slope_norm * second,
-            eigenvalue_slope=loss.second * first * second,
+            smallest_eigenvalue=decay - furthest,
+            central_eigenvalue=decay - central,
+            eigenvalue_slope=(furthest - central) / jnp.maximum(radius, _TINY),
             product_first=first,
             product_second=second,
         )
+
+    def _indefinite(self, reached: Float[Array, "ends ends"], drift: Scalar) -> Scalar:
+        """B(r) above, where c r is `drift`, and `reached` holds the norms T."""
+        depth = reached.shape[0] - 1
+        above, below = reached[1:, depth], reached[0, :depth]
+        a = (above - self.norms[1:, depth])[:, None]
+        b = below - self.norms[0, :depth]
+        left, right, whole = self.seen[:-1, :1], self.seen[-1], self.seen[-1, 0]
+        seen = self.seen[:-1] + a * right + left * b + a * whole * b
+        blocks = (seen + drift * above[:, None] * below) * reached[1:, :depth].T
+        blocks = jnp.tril(blocks, -1)
+        return largest_eigenvalue(blocks + blocks.T)
 
     def rounding(self) -> ObjectiveRounding:
         """By the rounding of the loss, and of the product of the layers."""
@@ -244,6 +274,35 @@ def _interval_norms(
             column.insert(0, spectral_norm(product))
         columns.append(jnp.stack([*column, *[zero] * (depth - j)]))
     return jnp.stack(columns, axis=1)
+
+
+def _seen_norms(
+    network: LinearNetwork, layers: tuple[Float[Array, "_ _"], ...], slope: Matrix
+) -> Float[Array, "ends depth"]:
+    """|A_l^T G B_k^T| at (l, k), and |G B_k^T| in one more row.
+
+    A_l^T and B_k G^T are thin; of either only the triangle is needed.
+    """
+    one = jnp.eye(network.outputs, dtype=slope.dtype)
+    above, below = [one if network.readout is None else network.readout], [slope.T]
+    for layer in reversed(layers[1:]):
+        above.insert(0, layer.T @ above[0])
+    for layer in layers[:-1]:
+        below.append(layer @ below[-1])
+    left, right = _triangles([*above, one]), _triangles(below)
+    products = left[:, None] @ jnp.swapaxes(right, -1, -2)
+    if network.outputs == 1:
+        return jnp.abs(products[..., 0, 0])
+    return jnp.linalg.svd(products, compute_uv=False)[..., 0]
+
+
+def _triangles(matrices: list[Float[Array, "_ outputs"]]) -> Float[Array, "count _ outputs"]:
+    """The R of each one's QR decomposition; all are filled up with zeros to one shape."""
+    tall = max(each.shape[0] for each in matrices)
+    filled = jnp.stack([jnp.pad(each, ((0, tall - each.shape[0]), (0, 0))) for each in matrices])
+    if filled.shape[-1] == 1:
+        return jnp.linalg.norm(filled, axis=1, keepdims=True)
+    return jnp.linalg.qr(filled, mode="r")
 
 
 def disturbed_norms(norms: Float[Array, "ends ends"], radius: Scalar) -> Float[Array, "ends ends"]:

@@ -151,17 +151,16 @@ class JointCentre(eqx.Module):
 
     def bounds(self, radius: Scalar) -> BallBounds:
         """Bounds on the ball of this radius."""
-        one, other = self.by_products.bounds(radius), self.by_samples.bounds(radius)
-        drift = other.eigenvalue_slope / other.product_second * jnp.sqrt(self.moment)
-        slope = jnp.minimum(one.eigenvalue_slope, drift * one.product_second)
-        lowest = one.central_eigenvalue - slope * radius
+        other = self.by_samples.bounds(radius)
+        pace = other.eigenvalue_slope / other.product_second * jnp.sqrt(self.moment)
+        one = self.by_products.bounds(radius, pace)
         return BallBounds(
             gradient=jnp.minimum(one.gradient, other.gradient),
             hessian=jnp.minimum(one.hessian, other.hessian),
             hessian_lipschitz=jnp.minimum(one.hessian_lipschitz, other.hessian_lipschitz),
-            smallest_eigenvalue=jnp.maximum(lowest, other.smallest_eigenvalue),
+            smallest_eigenvalue=jnp.maximum(one.smallest_eigenvalue, other.smallest_eigenvalue),
             central_eigenvalue=one.central_eigenvalue,
-            eigenvalue_slope=slope,
+            eigenvalue_slope=one.eigenvalue_slope,
             product_first=one.product_first,
             product_second=one.product_second,
         )
