@@ -11,6 +11,7 @@ from problems import LOSSES, trial
 from thalweg.validated import probabilities
 from thalweg.validated.curve import _Node
 from thalweg.validated.defect import over_step
+from thalweg.validated.exponents import Known
 from thalweg.validated.hessian import (
     Chains,
     bending,
@@ -27,7 +28,8 @@ NUMBERS = range(12)  # three of each loss
 def _node(number):
     problem = trial(number)
     setting = problem.setting
-    return problem, _Node.at(setting, problem.start, 0.0, 0.0, setting.smallest(problem.start), 0.1)
+    known = Known(setting.smallest(problem.start))
+    return problem, _Node.at(setting, problem.start, 0.0, 0.0, known, 0.1)
 
 
 def _hessian(setting, layers):
@@ -162,7 +164,7 @@ def test_a_remainder_without_its_tail_is_seen(number, monkeypatch):
 
     problem = trial(number)
     setting = replace(problem.setting, order=3, known=3)
-    node = _Node.at(setting, problem.start, 0.0, 0.0, 0.0, 0.1)
+    node = _Node.at(setting, problem.start, 0.0, 0.0, Known(0.0), 0.1)
     problem = replace(problem, setting=setting)
     assert _share_of_remainder(problem, node) <= 1
     monkeypatch.setattr(kind, "equation_norms", cut)

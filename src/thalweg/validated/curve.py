@@ -18,6 +18,8 @@ Nothing about the flow is presupposed. At the end of the step
 
     e <= exp(integral of m) e + exp(h max(0, largest m)) integral of delta.
 
+How much time goes into lambda_min is decided along the way (`exponents`).
+
 One curve serves every run: the distance of a run to the exact flow differs from that to z by no
 more than e.
 
@@ -33,10 +35,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from typing_extensions import override
 
 from thalweg.validated.defect import NodeNorms, StepNorms, over_step
-from thalweg.validated.hessian import bending, change, dense_bound, norm_bound
+from thalweg.validated.exponents import AbstractEigenvalues, Known, over_length
+from thalweg.validated.hessian import change, dense_bound, norm_bound
 from thalweg.validated.losses import EXTENDED, UNIT, AbstractLossSeries
+from thalweg.validated.lowest import Directions, Lowest, nystroem
 from thalweg.validated.rest import Rest
 from thalweg.validated.series import Series, expand, polynomial
 
@@ -47,8 +52,6 @@ Times = Float[np.ndarray, " times"]
 _ATTEMPTS = 25
 _SHRINK = 0.75  # what a step that cannot be proven is multiplied by; 25 times, a thousandth is left
 _MOST_STEPS = 100_000
-_INSIDE = 8  # points of a step at which eigenvalues are looked at, at most
-_BENT = 2e-3  # what |H''| may add to the exponent of a step
 _ROUNDED = 30  # how much larger than rounding and precision the defect of a step may be
 _WIDEST = 1e3  # a radius above this says nothing
 _STEEPEST = 50  # nor does one that may grow by exp(50) on a step
@@ -59,7 +62,7 @@ _STILL = 8  # how much larger than e the ball may be in which the flow rests
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(AbstractEigenvalues):
     """What is flowed, and how finely.
 
     Attributes:
@@ -82,10 +85,14 @@ class Setting:
     precision: float = UNIT
     extended: bool = False
 
+    @override
     def smallest(self, layers: Layers) -> float:
-        """A lower bound on the smallest eigenvalue of the Hessian."""
         bound = dense_bound if self.dense else norm_bound
         return bound(layers, self.readout, self.loss, self.decay)
+
+    @override
+    def sharper(self, layers: Layers, directions: Directions | None) -> Lowest:
+        return nystroem(layers, self.readout, self.loss, self.decay, directions)
 
     def rest(self, layers: Layers) -> Rest | None:
         """What is known of the flow's and descent's rest near these layers, if anything."""
@@ -228,7 +235,8 @@ def proven_curve(setting: Setting, start: Layers, horizon: float, most_steps: in
 
 
 def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
-    time, radius, unit, smallest = 0.0, 0.0, 0.1, setting.smallest(layers)
+    time, radius, unit = 0.0, 0.0, 0.1
+    known = Known(setting.smallest(layers))
     for number in count(1):
         if time >= horizon:
             return
@@ -237,8 +245,8 @@ def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
             if resting is not None:
                 yield Step.at_rest(time, (horizon - time) * _SLACK, layers, resting)
                 return
-        node = _Node.at(setting, layers, time, radius, smallest, unit)
-        step, smallest = node.proven_step(horizon - time) or node.unproven_step(horizon - time)
+        node = _Node.at(setting, layers, time, radius, known, unit)
+        step, known = node.proven_step(horizon - time) or node.unproven_step(horizon - time)
         yield step
         layers, radius = polynomial(step.layers, step.length / step.unit), step.after
         unit, time = step.length, step.end
@@ -260,7 +268,7 @@ class _Node:
     norms: NodeNorms
     time: float
     radius: float
-    smallest: float
+    known: Known
 
     @classmethod
     def at(
@@ -269,7 +277,7 @@ class _Node:
         layers: Layers,
         time: float,
         radius: float,
-        smallest: float,
+        known: Known,
         unit: float,
     ) -> "_Node":
         """The series of the flow through these layers."""
@@ -277,10 +285,10 @@ class _Node:
         loss = setting.loss.fresh()
         kind = EXTENDED if setting.extended and loss.extended else float
         series = expand(layers, setting.readout, loss, setting.decay, *orders, unit, kind)
-        return cls(setting, series, NodeNorms.of(series), time, radius, smallest)
+        return cls(setting, series, NodeNorms.of(series), time, radius, known)
 
-    def proven_step(self, left: float) -> tuple[Step, float] | None:
-        """The longest step that can be proven, and lambda_min at its end; None if there is none."""
+    def proven_step(self, left: float) -> tuple[Step, Known] | None:
+        """The longest step that can be proven, and what is known at its end; None if none can."""
         if self.radius == inf:
             return None
         length = min(self._first_length(), left)
@@ -292,11 +300,11 @@ class _Node:
             length *= _SHRINK
         return None
 
-    def unproven_step(self, left: float) -> tuple[Step, float]:
+    def unproven_step(self, left: float) -> tuple[Step, Known]:
         """A step as a plain integrator takes it: the curve goes on, the radius is infinite."""
         length, series = min(self._first_length(), left), self.series
         step = Step(self.time, length, series.layers, series.unit, self.radius, inf, 0.0, inf)
-        return step, self.smallest
+        return step, self.known
 
     def _first_length(self) -> float:
         """Where the first coefficient that is left out is as small as the precision."""
@@ -310,7 +318,7 @@ class _Node:
                 found = min(found, unit * (size * self.setting.precision / rate) ** (1 / (k + 1)))
         return found
 
-    def _attempt(self, length: float) -> tuple[Step, float] | None:
+    def _attempt(self, length: float) -> tuple[Step, Known] | None:
         """A step of this length, if it can be proven."""
         setting, series = self.setting, self.series
         step = over_step(series, self.norms, length)
@@ -318,25 +326,21 @@ class _Node:
         placed = _evaluation_error(series.layers, length / series.unit)
         if not step.defect <= _ROUNDED * coarse * (step.rounding + placed) or not step.is_finite:
             return None
-        bend = bending(step, setting.dense)
-        parts = max(1, int(np.ceil(np.sqrt(min(length * bend / 12 / _BENT, 1e6)))))
-        if parts > _INSIDE:
+        found = over_length(setting, self.known, series.at, step, length)
+        if found is None:
             return None
-        inside = [series.at(length * i / parts) for i in range(1, parts + 1)]
-        exponents = -np.array([self.smallest, *map(setting.smallest, inside)])
-        mean = float(np.mean(exponents[1:] + exponents[:-1])) / 2 + bend / (12 * parts**2)
-        worst = float(exponents.max()) + bend / (8 * parts**2)
-        proven = self._proven(step, length, worst)
+        exponent, known = found
+        proven = self._proven(step, length, exponent.worst)
         if proven is None:
             return None
         steepest, added = proven
-        after = exp(length * (mean + added)) * self.radius + exp(length * steepest) * step.defect
-        after = after * _SLACK + placed
+        grown = exp(length * (exponent.mean + added)) * self.radius
+        after = (grown + exp(length * steepest) * step.defect) * _SLACK + placed
         layers = series.layers
         made = Step(
             self.time, length, layers, series.unit, self.radius, step.defect, steepest, after
         )
-        return made, -float(exponents[-1])
+        return made, known
 
     def _proven(self, step: StepNorms, length: float, worst: float) -> tuple[float, float] | None:
         """The largest m and the part of it that the distance b adds, for a b that proves itself."""

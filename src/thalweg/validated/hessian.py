@@ -8,45 +8,19 @@ its eigenvalues are computed; beyond, the first part is left out and the second 
 
     lambda_min >= -lambda_max of the symmetric matrix of |a_j b_{i-1}^T| |C_ij|,    i < j,
 
-one row for each layer.
+one row for each layer. Rounding is part of every bound (`chains`, `eigenvalues`).
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from thalweg.validated.chains import TINY, Chains, Layers, Square, length
 from thalweg.validated.defect import NodeNorms, StepNorms, disturbed_images
-from thalweg.validated.losses import UNIT, AbstractLossSeries, Reach
+from thalweg.validated.eigenvalues import householder, proven_lowest
+from thalweg.validated.losses import SLACK, UNIT, AbstractLossSeries, Reach
 from thalweg.validated.norms import constant, disturbed, spectral, times
-
-Layers = Sequence[Float[np.ndarray, "_ _"]]
-Square = Float[np.ndarray, "_ _"]
-
-
-class Chains:
-    """a_j, b_j, V_j and C_ij at one point."""
-
-    def __init__(self, layers: Layers, readout: np.ndarray, loss: AbstractLossSeries):
-        """Multiply everything out."""
-        depth = len(layers)
-        self.layers = tuple(layers)
-        self.upper = [readout]
-        for layer in reversed(layers):
-            self.upper.append(layer.T @ self.upper[-1])
-        self.upper.reverse()
-        self.lower = [loss.gradient(self.upper[0].T).T]
-        self.images = [loss.images]
-        for layer in layers[:-1]:
-            self.lower.append(layer @ self.lower[-1])
-            self.images.append(layer @ self.images[-1])
-        self.middle = {}
-        for i in range(depth):
-            product = np.eye(layers[i].shape[0])
-            for j in range(i + 1, depth):
-                self.middle[i, j] = product
-                product = layers[j] @ product
 
 
 def dense_hessian(chains: Chains, loss: AbstractLossSeries, decay: float) -> Square:
@@ -75,13 +49,21 @@ def dense_hessian(chains: Chains, loss: AbstractLossSeries, decay: float) -> Squ
 def dense_bound(
     layers: Layers, readout: np.ndarray, loss: AbstractLossSeries, decay: float
 ) -> float:
-    """A lower bound on the smallest eigenvalue, from all eigenvalues and a slack for rounding."""
-    matrix = dense_hessian(Chains(layers, readout, loss), loss, decay)
-    values = np.linalg.eigvalsh(matrix)
-    top = max(abs(values[0]), abs(values[-1]))
-    # LAPACK's backward error, and the products in the entries.
-    slack = (8 * matrix.shape[0] + 64 * len(layers)) * UNIT * top
-    return float(values[0] - slack)
+    """A lower bound on the smallest eigenvalue, from the whole matrix."""
+    chains = Chains(layers, readout, loss)
+    return proven_lowest(dense_hessian(chains, loss, decay), _dense_error(chains, decay))
+
+
+def _dense_error(chains: Chains, decay: float) -> float:
+    """How far `dense_hessian` may be off: as its factors are, and by putting them together."""
+    errors, outputs = chains.errors, chains.upper[0].shape[1]
+    size, unit = errors.derivative[0], (outputs + 8) * UNIT
+    root = errors.curvature**0.5 * size * 1.01
+    rows = outputs * chains.images[0].shape[1]
+    definite = 2 * root * 3 * unit * root + (rows + 2) * UNIT * 1.01 * 3 * root**2
+    indefinite = 2 * unit * length(errors.pairs[0] * errors.middle[0])
+    total = errors.definite + errors.indefinite + definite + indefinite
+    return (total + 2 * UNIT * abs(decay)) * SLACK
 
 
 def norm_bound(
@@ -89,15 +71,22 @@ def norm_bound(
 ) -> float:
     """A lower bound on the smallest eigenvalue, from the norms of the blocks."""
     chains = Chains(layers, readout, loss)
-    blocks = np.zeros((len(layers), len(layers)))
+    errors, depth = chains.errors, len(layers)
+    sizes, off = errors.pairs
+    triangles = [
+        [np.asarray(np.linalg.qr(each, mode="r")) for each in kind]
+        for kind in (chains.upper[1:], chains.lower)
+    ]
+    blocks = np.zeros((depth, depth))
     for (i, j), between in chains.middle.items():
         above, below = chains.upper[j + 1], chains.lower[i]
-        # |a b^T| from the thin factors' triangles.
-        left, right = (np.asarray(np.linalg.qr(each, mode="r")) for each in (above, below))
-        thin = left @ right.T
-        size = float(spectral(thin)) * (1.0 if j == i + 1 else float(spectral(between)))
-        blocks[i, j] = blocks[j, i] = size
-    return decay - float(np.linalg.eigvalsh(blocks)[-1]) * (1 + 1e-10)
+        # |a b^T| from the thin factors' triangles, each within so much of an exact one.
+        thin = triangles[0][j] @ triangles[1][i].T
+        made = householder(*above.shape) + householder(*below.shape) + 64 * UNIT
+        size = float(spectral(thin)) + (made * sizes[i, j] + off[i, j])
+        apart = 1.0 if j == i + 1 else float(spectral(between)) + errors.middle[1][i, j] + TINY
+        blocks[i, j] = blocks[j, i] = size * apart * SLACK
+    return (decay + proven_lowest(-blocks)) - 2 * UNIT * abs(decay)
 
 
 def bending(step: StepNorms, dense: bool) -> float:

@@ -102,11 +102,15 @@ class AbstractLossSeries(ABC):
     Attributes:
         images: K, features x columns.
         stretch: an upper bound on its spectral norm.
+        images_error: how far K may be off, in Frobenius norm.
+        bending_rate: phi'' is off by at most this times what phi' is off by.
         extended: whether coefficients may be met in extended precision.
     """
 
     images: Float[np.ndarray, "_ _"]
     stretch: float
+    images_error: float
+    bending_rate: float
     extended: ClassVar[bool] = False
 
     @abstractmethod
@@ -133,16 +137,15 @@ class AbstractLossSeries(ABC):
         """The loss itself."""
 
     @abstractmethod
-    def gradient(self, product: Matrix) -> Matrix:
-        """Gamma at one matrix."""
-
-    @abstractmethod
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         """Changes D of the outputs as B D, where B^T B is the second derivative phi'' at M."""
 
     @abstractmethod
-    def bent(self, product: Matrix, changes: Changes) -> Changes:
-        """The second derivative, phi'' D at M, for changes D of the outputs."""
+    def rooted_back(self, product: Matrix, changes: Changes) -> Changes:
+        """The changes B^T D for the same B.
+
+        Both are off by at most 3 (outputs + 8) u |phi''|^(1/2) |D|, phi'' being as it is computed.
+        """
 
     @abstractmethod
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
@@ -201,6 +204,8 @@ class SquareSeries(AbstractLossSeries):
         self.blur, self.unreached = float(blur), float(unreached)
         self.images = self.factor.T
         self.stretch = float(np.linalg.norm(self.factor, 2)) * (1 + 1e-12)
+        self.images_error = self.blur * float(np.linalg.norm(self.factor)) * SLACK
+        self.bending_rate = 0.0
         self._samples = samples
         self._residual: np.ndarray | None = None
         self._kind: Any = float
@@ -273,16 +278,12 @@ class SquareSeries(AbstractLossSeries):
         )
 
     @override
-    def gradient(self, product: Matrix) -> Matrix:
-        return 2 * self.scale * ((product @ self.images - self.target) @ self.factor)
-
-    @override
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         return (2 * self.scale) ** 0.5 * changes
 
     @override
-    def bent(self, product: Matrix, changes: Changes) -> Changes:
-        return 2 * self.scale * changes
+    def rooted_back(self, product: Matrix, changes: Changes) -> Changes:
+        return (2 * self.scale) ** 0.5 * changes
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:

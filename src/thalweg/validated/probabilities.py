@@ -64,6 +64,9 @@ class AbstractProbabilitySeries(AbstractLossSeries):
         self.root = self.count**0.5
         self.images = inputs.T / self.root
         self.stretch = float(spectral(self.images))
+        self.images_error = 2 * UNIT * float(np.linalg.norm(self.images))
+        # phi'' is made of no more than three P, and of no sample P is off by more than phi' is.
+        self.bending_rate = 3 * self.root
         self.sizes = np.sqrt(np.sum(inputs**2, axis=1)) * SLACK
         self.outputs: list[Outputs] = []
         self.chances: list[Outputs] = []
@@ -141,11 +144,6 @@ class AbstractProbabilitySeries(AbstractLossSeries):
         turn = np.sum(near * (near - 1) * norms, axis=0)
         return speed, turn + np.sum(far * (far - 1) * tail) * self.sizes
 
-    @override
-    def gradient(self, product: Matrix) -> Matrix:
-        chances = self.probabilities((product @ self.images) * self.root)
-        return (self.slopes(chances, first=True) @ self.images.T) / self.root
-
 
 class CrossEntropySeries(AbstractProbabilitySeries):
     """The mean over samples of log sum_c exp(z_c) - z_label."""
@@ -198,9 +196,10 @@ class CrossEntropySeries(AbstractProbabilitySeries):
         return np.sqrt(chances) * (changes - np.sum(chances * changes, axis=0))
 
     @override
-    def bent(self, product: Matrix, changes: Changes) -> Changes:
+    def rooted_back(self, product: Matrix, changes: Changes) -> Changes:
         chances = self.probabilities((product @ self.images) * self.root)[..., None]
-        return chances * (changes - np.sum(chances * changes, axis=0))
+        changes = np.sqrt(chances) * changes
+        return changes - chances * np.sum(changes, axis=0)
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
@@ -233,6 +232,10 @@ class AbstractMarginSeries(AbstractProbabilitySeries):
     @override
     def slopes(self, chances: Outputs, first: bool) -> Outputs:
         return -self.signs * chances
+
+    @override
+    def rooted_back(self, product: Matrix, changes: Changes) -> Changes:
+        return self.rooted(product, changes)
 
     def _margins(self, product: Matrix) -> Outputs:
         return self.signs * ((product @ self.images) * self.root)
@@ -275,11 +278,6 @@ class LogisticSeries(AbstractMarginSeries):
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         chances = self.probabilities((product @ self.images) * self.root)[..., None]
         return np.sqrt(chances * (1 - chances)) * changes
-
-    @override
-    def bent(self, product: Matrix, changes: Changes) -> Changes:
-        chances = self.probabilities((product @ self.images) * self.root)[..., None]
-        return chances * (1 - chances) * changes
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
@@ -327,10 +325,6 @@ class ExponentialSeries(AbstractMarginSeries):
     @override
     def rooted(self, product: Matrix, changes: Changes) -> Changes:
         return np.exp(-self._margins(product) / 2)[..., None] * changes
-
-    @override
-    def bent(self, product: Matrix, changes: Changes) -> Changes:
-        return np.exp(-self._margins(product))[..., None] * changes
 
     @override
     def curvature_jet(self, product: Numbers, share: float) -> Float[np.ndarray, "3"]:
