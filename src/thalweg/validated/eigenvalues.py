@@ -13,7 +13,6 @@ does not matter.
 from math import frexp, inf, isfinite, ldexp
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from thalweg.validated.losses import UNIT
@@ -72,8 +71,9 @@ def _if_definite(matrix: Square, shift: float) -> float | None:
     places = np.diag_indices(size)
     moved[places] -= shift
     diagonal = moved[places].copy()
-    # In Fortran's order the lower triangle is the upper one.
-    if scipy.linalg.lapack.dpotrf(moved.T, lower=0, overwrite_a=1)[1] != 0:
+    try:
+        np.linalg.cholesky(moved)
+    except np.linalg.LinAlgError:
         return None
     gamma = (size + 1) * UNIT / (1 - (size + 1) * UNIT)
     hidden = gamma / (1 - gamma) * float(np.sum(diagonal)) * (1 + 2 * gamma)
