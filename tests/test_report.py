@@ -9,6 +9,7 @@ import shutil
 import sys
 from itertools import pairwise
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -20,7 +21,7 @@ from matplotlib.figure import Figure
 import thalweg as tw
 from legends import legend_faults
 from thalweg import cli, experiment, reports, storage
-from thalweg.experiment import folders, performance
+from thalweg.experiment import folders, performance, trajectories
 from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest_eigenvalue
 from thalweg.phases import TOO_FEW_RECORDS, Phase
@@ -395,6 +396,89 @@ def test_a_run_with_few_records_is_not_judged(results):
     assert reports.summary(few)[0]["phase"] is None
     assert reports.table(few)[0].get("phase", "-") == "-"
     assert "too few records" in reports.findings(few)[0]
+
+
+@pytest.fixture(scope="module")
+def across_kinks():
+    """A network with kinks, of which its flow crosses some and slides along others."""
+    settings = experiment.from_toml(
+        """
+        data = {source = "gaussian", samples = 8, features = 2}
+        network = {kind = "homogeneous", hidden = [4]}
+        start = {kind = "xavier_uniform"}
+        training = {learning_rate = [0.1, 0.2], time = 6.0, records = 12}
+        flow = {rtol = 1e-3, tube = "off"}
+        curvature = {enabled = false}
+        certificates = {enabled = false}
+        """
+    )
+    return settings, experiment.perform(settings)
+
+
+def test_a_run_tells_which_kinks_its_flow_meets(across_kinks, tmp_path):
+    """Oracle: the flow itself, followed at the same times."""
+    settings, results = across_kinks
+    objective = experiment.objective(settings)
+    flow = tw.flow(
+        objective,
+        experiment.start(settings, objective),
+        times=results.flow_time.values,
+        rtol=1e-3,
+    )
+    assert flow.solver == results.attrs["flow_solver"] == "filippov"
+    for name, values in flow.records.items():
+        np.testing.assert_array_equal(results[f"flow_{name}"], values)
+        assert results[f"flow_{name}"].attrs["long_name"]
+    assert results.flow_crossings[-1] > 0
+    assert results.flow_sliding.max() > 0
+    found = reports.findings(results)
+    most = int(flow.records["sliding"].max())
+    said = f"The flow crosses {int(flow.records['crossings'][-1])} kinks and slides along up to "
+    assert any(each.startswith(f"{said}{most} at a time") for each in found)
+    reports.write(results, tmp_path)
+    assert {"flow_crossings.png", "flow_sliding.png"} <= {each.name for each in tmp_path.iterdir()}
+    for figure in pictures(results).values():
+        assert not legend_faults(figure)
+        plt.close(figure)
+
+
+def test_a_run_tells_from_when_on_its_branch_is_uncertain(across_kinks):
+    _, results = across_kinks
+    sure = results.assign(
+        flow_ridge_distance=results.flow_ridge_distance * np.nan + 1.0,
+        branch_uncertain_from=np.nan,
+    )
+    assert not any("uncertain" in each for each in reports.findings(sure))
+    near = sure.flow_ridge_distance.copy()
+    near[5] = 2e-9
+    unsure = sure.assign(flow_ridge_distance=near, branch_uncertain_from=near.flow_time.values[5])
+    (said,) = (each for each in reports.findings(unsure) if "kinks" in each)
+    assert f"From t = {float(near.flow_time[5]):.3g} on its branch is uncertain" in said
+    assert "within 2.0e-9 of a repelling kink" in said
+    figure = pictures(unsure)["flow_ridge_distance"]
+    assert "branch uncertain" in figure.legends[0].get_texts()[-1].get_text()
+    plt.close(figure)
+
+
+def test_records_between_two_times_are_not_lost(across_kinks):
+    """A ridge that was met between two times of a run is met at the second."""
+    settings, results = across_kinks
+    objective = experiment.objective(settings)
+    start = experiment.start(settings, objective)
+    times = results.flow_time.values
+    flow = tw.flow(objective, start, times=times, rtol=1e-3)
+    distances = np.arange(times.size, 0.0, -1)
+    distances[3] = 1e-3
+    given = dict(flow.records) | {"ridge_distance": distances}
+    flow = eqx.tree_at(lambda each: each.records, flow, given)
+    chosen = trajectories.flow_at(flow, times[[0, 2, 5, 6]])
+    assert chosen.records["ridge_distance"].tolist() == [
+        distances[0],
+        distances[2],
+        1e-3,
+        distances[6],
+    ]
+    assert chosen.records["crossings"].tolist() == flow.records["crossings"][[0, 2, 5, 6]].tolist()
 
 
 def test_a_relu_network_with_labels_has_no_minimum_and_says_what_is_missing(tmp_path):

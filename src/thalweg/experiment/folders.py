@@ -19,6 +19,7 @@ from thalweg._version import __version__
 from thalweg.experiment.files import from_toml, to_toml
 from thalweg.experiment.settings import Experiment, Output
 from thalweg.quantities import QUANTITIES
+from thalweg.quantities.of_runs import ACROSS_KINKS
 from thalweg.storage import FORMAT, holds
 from thalweg.storage.contents import RESULTS, Begun, attributes
 from thalweg.storage.files import numbered, remove, standing, write_text, writing_to
@@ -41,7 +42,9 @@ FORMS = ("png", "pdf", "svg")
 def pictures() -> tuple[str, ...]:
     """The names of all pictures that a report may have."""
     measured = (name for name, each in QUANTITIES.items() if each.measure is not None)
-    return ("overview", "loss", "distance", "sharpness", "smallest_eigenvalue", *measured)
+    kinks = (each.name for each in ACROSS_KINKS if each.caption)
+    special = ("loss", "distance", *kinks, "sharpness", "smallest_eigenvalue")
+    return ("overview", *special, *measured)
 
 
 def _written() -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from thalweg.dynamics import AbstractFlow, Descent
+from thalweg.dynamics import AbstractFlow, Descent, Flow
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.settings import Experiment
 from thalweg.objective import Objective
 from thalweg.phases import LEAST_RECORDS, NEVER, TOO_FEW_RECORDS, Phase, classify
 from thalweg.quantities import QUANTITIES, described
+from thalweg.quantities.of_runs import ACROSS_KINKS
 from thalweg.storage import FORMAT, provenance
 from thalweg.storage.keeper import Arrays
 
@@ -130,7 +131,18 @@ def _of_flow(found: Measurements) -> dict[str, Any]:
     return {
         "flow_loss": ("flow_time", found.flow.loss),
         "flow_error": ("flow_time", found.flow.error),
+        **(_of_kinks(found.flow) if isinstance(found.flow, Flow) else {}),
     }
+
+
+def _of_kinks(flow: Flow) -> dict[str, Any]:
+    """What a flow across kinks met; nothing where the solver knows of none."""
+    named = {each.name: flow.records.get(each.name.removeprefix("flow_")) for each in ACROSS_KINKS}
+    known = {name: ("flow_time", values) for name, values in named.items() if values is not None}
+    if not known:
+        return {}
+    uncertain = flow.times[flow.branch_uncertain]
+    return {**known, "branch_uncertain_from": uncertain[0] if uncertain.size else np.nan}
 
 
 def _proven_until(run: Descent, proven: Arrays) -> float:

@@ -3,7 +3,8 @@
 The flow is integrated once, at the times of all runs together, and then compared with each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -36,6 +37,7 @@ _OF_A_FLOW = (
     "hessian_evaluations", "companion_evaluations",
 )  # fmt: skip
 _OF_A_VALIDATED_FLOW = ("times", "loss", "error", "largest")
+_RECORD = "record_"  # before the names of what a solver recorded
 _SAME = 1e-12  # of the horizon: times that differ by rounding alone
 
 
@@ -93,6 +95,7 @@ def flow_arrays(
         return {"reason": np.asarray(str(error))}
     named = {name: np.asarray(getattr(exact, name)) for name in (*_OF_A_FLOW, "solver")}
     named["not_validated"] = np.asarray(reason)
+    named |= {f"{_RECORD}{name}": values for name, values in exact.records.items()}
     return named | _numbered("weights", exact.weights)
 
 
@@ -114,7 +117,11 @@ def flow_from(
         atol=settings.atol,
         solver=str(arrays["solver"]),
         steady=None,
-        records={},
+        records={
+            name.removeprefix(_RECORD): values
+            for name, values in arrays.items()
+            if name.startswith(_RECORD)
+        },
         _asked=SOLVERS[settings.solver](),
         _max_steps=_MOST_STEPS,
         **{name: arrays[name] for name in _OF_A_FLOW},
@@ -145,11 +152,24 @@ def flow_at(exact: AbstractFlow, times: Times) -> AbstractFlow:
     index = np.clip(np.searchsorted(exact.times, times), 1, exact.times.size - 1)
     index -= times - exact.times[index - 1] < exact.times[index] - times
     chosen = tuple(np.take(array, index, axis=0) for array in exact.weights)
-    return eqx.tree_at(
+    found = eqx.tree_at(
         lambda each: (each.times, each.weights, each.loss, each.error),
         exact,
         (times, chosen, exact.loss[index], exact.error[index]),
     )
+    if not isinstance(exact, Flow):
+        return found
+    return eqx.tree_at(lambda each: each.records, found, _records_at(exact.records, index))
+
+
+def _records_at(records: Mapping[str, np.ndarray], index: np.ndarray) -> dict[str, np.ndarray]:
+    """What a solver recorded, at some of its times; a ridge may have been met between two."""
+    found = {name: values[index] if np.ndim(values) else values for name, values in records.items()}
+    if "ridge_distance" in records:
+        spans = pairwise([-1, *index])
+        least = [np.min(records["ridge_distance"][a + 1 : b + 1], initial=np.inf) for a, b in spans]
+        found["ridge_distance"] = np.array(least)
+    return found
 
 
 def some_records(trajectory: AbstractTrajectory, count: int | None) -> np.ndarray:

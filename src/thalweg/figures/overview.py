@@ -1,12 +1,14 @@
 """Descent next to the flow in one picture: loss, sharpness and distance over time."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from thalweg.figures.curves import Draw, handles_by_label, is_shared, picture, time_axis
 from thalweg.figures.distance import draw_distance
+from thalweg.figures.kinks import draw_crossings, draw_ridge_distance, draw_sliding
 from thalweg.figures.loss import draw_loss
 from thalweg.figures.quantity import drawer
 from thalweg.figures.spectrum import draw_sharpness, draw_smallest_eigenvalue
@@ -51,13 +53,16 @@ def _drawn(results: xr.Dataset) -> dict[str, Draw]:
         name: draw
         for name, draw in drawn.items()
         if name in results
-        and (bool(results[name].notnull().any()) or (name == "distance" and proven))
+        and (bool(np.isfinite(results[name]).any()) or (name == "distance" and proven))
     }
 
 
 _SPECIAL: dict[str, Draw] = {
     "loss": draw_loss,
     "distance": draw_distance,
+    "flow_crossings": draw_crossings,
+    "flow_sliding": draw_sliding,
+    "flow_ridge_distance": draw_ridge_distance,
     "sharpness": draw_sharpness,
     "smallest_eigenvalue": draw_smallest_eigenvalue,
 }

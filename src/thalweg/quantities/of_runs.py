@@ -51,6 +51,43 @@ NEXT_TO_THE_FLOW = (
     ),
 )
 
+ACROSS_KINKS = (
+    Quantity(
+        "flow_crossings",
+        "kinks that the gradient flow has crossed, each time counted",
+        heading="Kinks that the flow has crossed",
+        label="crossings so far",
+        caption="How often a pre-activation of some unit on some sample has changed its sign along "
+        "the flow; the gradient jumps there.",
+    ),
+    Quantity(
+        "flow_sliding",
+        "kinks along which the gradient flow slides",
+        heading="Kinks along which the flow slides",
+        label="pairs of sample and unit",
+        caption="For how many pairs of a unit and a sample the flow holds the pre-activation at "
+        "zero, because it is pushed there from both sides; descent jumps from one side to the "
+        "other instead.",
+    ),
+    Quantity(
+        "flow_ridge_distance",
+        "least distance from the gradient flow to a repelling kink since the record before",
+        heading="Distance from the flow to repelling kinks",
+        label="distance",
+        caption="Least distance, in weight space, to a repelling kink since the record before. The "
+        "flow leaves such a kink on both sides: where the error is larger, the exact flow may have "
+        "passed on the other side.",
+        logarithmic=True,
+        comment="infinite where it met none",
+    ),
+    Quantity(
+        "branch_uncertain_from",
+        "time from which on the flow may have passed a repelling kink on the wrong side",
+        comment="NaN where it has not",
+    ),
+)
+"""Of flows that know what kinks they meet."""
+
 
 def is_validated(results: Any) -> bool:
     """Whether the error of the flow in a dataset is proven, and with it every distance."""

@@ -14,7 +14,7 @@ from thalweg._threads import one_blas_thread
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.objective import Objective
-from thalweg.quantities.of_runs import BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
+from thalweg.quantities.of_runs import ACROSS_KINKS, BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
 from thalweg.quantities.of_weights import MEASURED, SPECTRUM
 
 
@@ -34,6 +34,7 @@ QUANTITIES.update(
         *BASIC,
         *(variant for each in (*MEASURED, *SPECTRUM) for variant in _with_variants(each)),
         *NEXT_TO_THE_FLOW,
+        *ACROSS_KINKS,
         *THEORY,
         *OF_A_SWEEP,
     )

@@ -22,6 +22,8 @@ def captions(results: xr.Dataset) -> dict[str, str]:
         "sharpness": _about_sharpness(results),
         "smallest_eigenvalue": _about_smallest(results),
     }
+    if "flow_crossings" in results:
+        told |= _about_kinks(results)
     for name, quantity in QUANTITIES.items():
         if quantity.measure is not None and name in results:
             tell = _about_balance if name in _CONSERVED else _about
@@ -84,6 +86,23 @@ def _about_distance(results: xr.Dataset) -> str:
     if outside:
         return f"{text}; {outside} measured distances lie outside of them, which must not be."
     return f"{text}; every measured distance lies in its band, up to the error of the flow."
+
+
+def _about_kinks(results: xr.Dataset) -> dict[str, str]:
+    """What the flow meets, by picture."""
+    crossings, sliding = results.flow_crossings, results.flow_sliding
+    nearest = float(results.flow_ridge_distance.min())
+    told = {name: QUANTITIES[f"flow_{name}"].caption for name in ("crossings", "sliding")}
+    near = QUANTITIES["flow_ridge_distance"].caption
+    near += f" Its least value is {number(nearest, 2)}." if np.isfinite(nearest) else ""
+    uncertain = float(results.branch_uncertain_from)
+    near += f" Grey: from t = {number(uncertain)} on." if np.isfinite(uncertain) else ""
+    return {
+        "flow_crossings": f"{told['crossings']} At the end it is {int(crossings[-1]):,}.",
+        "flow_sliding": f"{told['sliding']} At most it slides along {int(sliding.max()):,}"
+        f", at the end along {int(sliding[-1]):,}.",
+        "flow_ridge_distance": near,
+    }
 
 
 def _about_sharpness(results: xr.Dataset) -> str:

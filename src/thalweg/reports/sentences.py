@@ -42,6 +42,7 @@ def findings(results: xr.Dataset) -> list[str]:
         for each in (
             _phases(rows),
             _following(results, rows),
+            _kinks(results),
             _flatness(results),
             _guaranteed(results),
         )
@@ -91,6 +92,24 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
     if near["proven_forever"] is not None:
         text += f", and to stay below {number(near['proven_forever'])} at all later times"
     return text + "."
+
+
+def _kinks(results: xr.Dataset) -> str:
+    """What the flow of a network with kinks met, and where its branch is uncertain."""
+    if "flow_crossings" not in results:
+        return ""
+    most = int(results.flow_sliding.max())
+    text = f"The flow crosses {count(int(results.flow_crossings[-1]), 'kink')}"
+    text += f" and slides along up to {most:,} at a time" if most else " and slides along none"
+    uncertain = float(results.branch_uncertain_from)
+    if uncertain != uncertain:
+        return f"{text}."
+    met = results.flow_ridge_distance.where(results.flow_time <= uncertain)
+    return (
+        f"{text}. From t = {number(uncertain)} on its branch is uncertain: it came within "
+        f"{number(float(met.min()), 2)} of a repelling kink, nearer than its error, so the exact "
+        "flow may have passed on the other side."
+    )
 
 
 def _flatness(results: xr.Dataset) -> str:

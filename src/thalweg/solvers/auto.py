@@ -5,15 +5,13 @@ of weights p, and on the tolerance, and rho is only known along the way: a start
 flat. So the explicit one is tried first with a limit on its steps, unless the start is already too
 sharp for it, and a stiff one follows where it gave up.
 
-Where the objective declares its kinks, the Filippov solver goes ahead with long steps. If it meets
-none, the flow is smooth where it went, and the others follow it to the tolerance that was asked
-for; if it does, it is the one that follows. Its order is 2, so that it is not asked for more than
-some accuracy: `flow.error` says what that gave, and who wants more gives `Filippov()` itself. Of an
-objective whose kinks are not declared Chebyshev steps are the cheapest: sliding along a kink takes
-many short ones.
+Where the objective declares its kinks, the Filippov solver goes ahead with long steps, to the first
+kink that it meets. If there is none, the flow is smooth, and the others follow it to the tolerance
+that was asked for; if there is one, it follows the flow from the start. Its order is 2, so that it
+is not asked for more than some accuracy: `flow.error` says what that gave, and who wants more gives
+`Filippov()` itself. Of an objective whose kinks are not declared Chebyshev steps are the cheapest:
+sliding along a kink takes many short ones.
 """
-
-from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -29,7 +27,7 @@ from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.chebyshev import Chebyshev, largest_curvature
 from thalweg.solvers.collocation import Collocation
 from thalweg.solvers.explicit import Explicit
-from thalweg.solvers.filippov import Filippov, met_kinks
+from thalweg.solvers.filippov import Filippov, meets_kinks
 
 # Estimated from measured costs, not swept. The explicit solver is bound by stability: about 2 T rho
 # gradients. Collocation takes 1,000 to 4,000 gradients and tens of Hessians whatever T rho is,
@@ -57,9 +55,8 @@ class Auto(AbstractSolver):
         spent = Work.of()
         if task.objective.kinked is not None:
             try:
-                scout = Filippov().solve(_scouting(task))
-                spent = scout.work
-                if met_kinks(scout):
+                met, spent = meets_kinks(_scouting(task))
+                if met:
                     return _with_work(Filippov().solve(_across_kinks(task)), spent)
             except FlowError as unfinished:  # too stiff for its steps, which are explicit
                 spent = spent + unfinished.work
@@ -81,13 +78,9 @@ class Auto(AbstractSolver):
 
 
 def _scouting(task: Task) -> Task:
-    """The same flow to its end, as roughly as tells whether it meets a kink."""
-    rough = eqx.tree_at(
-        lambda each: (each.times, each.rtol),
-        task,
-        (task.times[-1:], jnp.maximum(task.rtol, _KINKS_SCOUTED)),
-    )
-    return replace(rough, estimate_error=False)
+    """The same flow, as roughly as tells whether it meets a kink."""
+    rough = jnp.maximum(task.rtol, _KINKS_SCOUTED)
+    return eqx.tree_at(lambda each: each.rtol, task, rough)
 
 
 def _across_kinks(task: Task) -> Task:

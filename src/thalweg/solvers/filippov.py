@@ -15,6 +15,11 @@ What a run says beside its error, at each of its times:
     sliding           kinks along which it slides
     ridge_distance    the least distance to a repelling kink since the time before; where the error
                       is larger, the exact flow may have passed it on the other side
+
+and on request, for every sample and unit,
+
+    slides            whether it slides along this kink
+    crossed           how often it crossed this kink since the time before
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +32,10 @@ from typing_extensions import override
 
 from thalweg._checks import InputError, described
 from thalweg.objective.kinked import KinkedObjective
-from thalweg.solvers.base import AbstractSolver, Solution, Task, Work
+from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.filippov_step import State, Step, norm, start_at, step_from
 
-_COMPANION = 0.25  # of the tolerance: twice the steps, a quarter of the error
+_COMPANION = 4.0  # of the tolerance: half of the steps, and so far off that it sees 3 errors
 _FINE = 0.1  # of the tolerance: how exactly the averages of a step are found
 _SAFETY, _SHRINK, _GROW = 0.9, 0.3, 2.0
 _FIRST = (
@@ -39,21 +44,29 @@ _FIRST = (
 _PATIENCE = 3  # how often a step is shortened whose averages are not found
 
 _RECORDS = ("crossings", "sliding", "ridge_distance")
+_WHICH = ("slides", "crossed")
 
 
 class Filippov(AbstractSolver):
     """Steps of order 2 across kinks, each with masks that are averaged over it.
 
     For networks that declare where their kinks are: fully connected ones with two slopes.
+
+    Args:
+        which: whether to record which kinks are crossed and slid along, not only how many.
     """
+
+    which: bool = eqx.field(default=False, static=True)
 
     @override
     def solve(self, task: Task) -> Solution:
         if not task.estimate_error:
             return self._walk(task)
-        tighter = eqx.tree_at(lambda each: each.rtol, task, _COMPANION * task.rtol)
+        looser = eqx.tree_at(lambda each: each.rtol, task, _COMPANION * task.rtol)
+        plain = Filippov()
         with ThreadPoolExecutor(max_workers=2) as pool:
-            run, companion = pool.map(self._walk, (task, tighter))
+            found = pool.submit(self._walk, task), pool.submit(plain._walk, looser)
+            run, companion = (each.result() for each in found)
         return run.compared_with(companion, task)
 
     def _walk(self, task: Task) -> Solution:
@@ -64,14 +77,17 @@ class Filippov(AbstractSolver):
                 f"two slopes that differ, got {described(task.objective)}; use tw.solvers.Auto()."
             )
         walk = _Walk(objective, task)
-        points, records = [], []
+        points, records, pairs = [], [], []
         for time in np.asarray(task.times):
             records.append(walk.to(float(time)))
             points.append(walk.weights_at(float(time)))
+            if self.which:
+                pairs.append(walk.pairs())
         leaves, tree = jax.tree.flatten(task.start)
         stacks = (np.stack(each) for each in zip(*points, strict=True))
         arrays = [each.astype(leaf.dtype) for each, leaf in zip(stacks, leaves, strict=True)]
         named = zip(_RECORDS, zip(*records, strict=True), strict=True)
+        which = zip(_WHICH, zip(*pairs, strict=True), strict=False)
         return Solution.of(
             task,
             jax.tree.unflatten(tree, arrays),
@@ -79,13 +95,28 @@ class Filippov(AbstractSolver):
             work=Work.of(gradients=ceil(objective.gradients)),
             steps=walk.accepted,
             reached=walk.time,
-            records={name: np.array(values, float) for name, values in named},
+            records={name: np.array(values, float) for name, values in named}
+            | {name: np.array(values) for name, values in which},
         )
 
 
-def met_kinks(found: Solution) -> bool:
-    """Whether a flow left the region of its start, as far as its steps can tell."""
-    return bool(np.any(found.records["crossings"] > 0) or np.any(found.records["sliding"] > 0))
+def meets_kinks(task: Task) -> tuple[bool, Work]:
+    """Whether a flow leaves the region of its start, as far as its steps can tell; and their cost.
+
+    It is followed no farther than to the first kink that it meets.
+
+    Raises:
+        FlowError: if it met none, and did not come to its last time.
+    """
+    objective = task.objective.kinked
+    assert objective is not None, "nobody asks where there are no kinks"
+    walk, goal = _Walk(objective, task), float(task.times[-1])
+    while walk.time < goal and not walk.met and walk.may_step:
+        walk.step(goal)
+    work = Work.of(gradients=ceil(objective.gradients))
+    if walk.time < goal and not walk.met:
+        raise FlowError("The flow has met no kink so far.", work)
+    return walk.met, work
 
 
 class _Walk:
@@ -99,6 +130,7 @@ class _Walk:
         )
         self.time, self.accepted = 0.0, 0
         self._length, self._crossings, self._unsettled = 0.0, 0, 0
+        self._crossed = np.zeros(self.state.point.z.shape, np.uint16)
         point = self.state.point
         speed = max(norm(point.gradient), np.finfo(float).tiny)
         size = 1.0 + norm(point.forward.weights)
@@ -107,20 +139,43 @@ class _Walk:
     def to(self, goal: float) -> tuple[int, int, float]:
         """Go on to this time: crossings so far, kinks that slide, and the least ridge distance."""
         ridge = np.inf
-        while self.time < goal and self._left:
-            left = goal - self.time
-            # Two like steps rather than a long one and what it leaves.
-            h = left if left <= self._h else left / 2 if left < 2 * self._h else self._h
-            step = step_from(self._objective, self.state, h, _FINE * self._rtol)
-            self._left -= 1
-            if self._accepts(step, h):
-                self.time = goal if h == left else self.time + h
-                self.state = step.state
-                self._length += step.length
-                self._crossings += step.crossed
-                self.accepted += 1
-                ridge = min(ridge, step.ridge if step.settled else 0.0)
+        while self.time < goal and self.may_step:
+            ridge = min(ridge, self.step(goal))
         return self._crossings, self.state.sliding.size, ridge
+
+    @property
+    def may_step(self) -> bool:
+        """Whether it has steps left."""
+        return self._left > 0
+
+    @property
+    def met(self) -> bool:
+        """Whether it has crossed a kink, or slides along one."""
+        return self._crossings > 0 or self.state.sliding.size > 0
+
+    def step(self, goal: float) -> float:
+        """Try a step, no farther than to this time; the least distance to a ridge in it."""
+        left = goal - self.time
+        # Two like steps rather than a long one and what it leaves.
+        h = left if left <= self._h else left / 2 if left < 2 * self._h else self._h
+        step = step_from(self._objective, self.state, h, _FINE * self._rtol)
+        self._left -= 1
+        if not self._accepts(step, h):
+            return np.inf
+        self.time = goal if h == left else self.time + h
+        self.state = step.state
+        self._length += step.length
+        self._crossings += step.crossed.size
+        self._crossed.flat[step.crossed] += 1
+        self.accepted += 1
+        return step.ridge if step.settled else 0.0
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which kinks slide, and how often each was crossed since this was last asked."""
+        slides = np.zeros(self._crossed.shape, bool)
+        slides.flat[self.state.sliding] = True
+        crossed, self._crossed = self._crossed, np.zeros_like(self._crossed)
+        return slides, crossed
 
     def weights_at(self, goal: float) -> tuple[np.ndarray, ...]:
         """The weights where it is; NaN where it did not come to this time."""

@@ -76,7 +76,7 @@ class Step:
         state: where it ends.
         error: the estimated error of the step, in weight space.
         length: how far it went.
-        crossed: how many kinks were passed from one side to the other.
+        crossed: the kinks that were passed from one side to the other (flat indices).
         ridge: the least distance to a repelling kink that could be passed on either side.
         settled: whether the averages were found.
     """
@@ -84,7 +84,7 @@ class Step:
     state: State
     error: float
     length: float
-    crossed: int
+    crossed: Index
     ridge: float
     settled: bool
 
@@ -250,7 +250,7 @@ def _finished(
         state=State(last, sliding),
         error=h * _defect(objective, state.point, middle, last),
         length=h * norm(middle.gradient),
-        crossed=np.setdiff1d(crossed, sliding).size,
+        crossed=np.setdiff1d(crossed, sliding),
         ridge=min(candidates.grazing, _ridge(objective, state.point, last, rate, sliding, h)),
         settled=settled,
     )
