@@ -273,11 +273,8 @@ def test_which_kinks_it_meets_is_told_on_request():
         np.cumsum(crossed.sum(axis=(1, 2), dtype=int)), told.records["crossings"]
     )
     assert slides.any()
-    kinked, unit = objective.kinked, slice(0, network.x.shape[0])
-    z = [
-        kinked.start(tuple(np.asarray(array[k]) for array in told.weights)).z[unit]
-        for k in (0, len(TIMES) - 1)
-    ]
+    ends = (start, tuple(array[-1] for array in told.weights))
+    z = [objective.kinked.start(tuple(map(np.asarray, each))).z for each in ends]
     flipped = (z[0] > 0) != (z[1] > 0)
     free = ~slides.any(axis=0)
     np.testing.assert_array_equal(crossed.sum(axis=0)[free] % 2, flipped[free])
