@@ -7,7 +7,7 @@ import pytest
 import reference
 from problems import Trial, outcome, trial
 
-from thalweg.validated import curve, defect, hessian
+from thalweg.validated import curve, defect, exponents, hessian
 from thalweg.validated.curve import Setting
 from thalweg.validated.losses import UNIT, SquareSeries
 
@@ -65,7 +65,7 @@ def test_growth_left_out_is_seen(monkeypatch):
     problem = _leaving_a_saddle()
     assert outcome(problem)[1] < 1
     monkeypatch.setattr(curve.Setting, "smallest", lambda *_: 0.0)
-    monkeypatch.setattr(curve, "bending", lambda *_: 0.0)
+    monkeypatch.setattr(exponents, "bending", lambda *_: 0.0)
     assert outcome(problem)[1] > 1
 
 
