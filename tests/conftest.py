@@ -8,10 +8,16 @@ from pathlib import Path
 
 # The tests are little else than compilations, and without optimisation, and without the emitters
 # that need half as long again for small functions, those take a quarter of the time. Numbers differ
-# by rounding. It has to be said before JAX is imported.
+# by rounding. One module of code for each function, and not one for each of its parts, is quicker
+# for what is small, and takes fewer maps. It has to be said before JAX is imported.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
+
+# Most operations of the tests are tiny: handing each to a thread takes longer than it does.
+os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
 # Tests neither use nor fill the cache of the person who runs them.
 os.environ.setdefault("THALWEG_COMPILED", "off")
@@ -27,6 +33,13 @@ import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector of garbage need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 10)
 
 
 @pytest.fixture(scope="session")

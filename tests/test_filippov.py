@@ -1,6 +1,7 @@
 """The flow across kinks, against integration from one event to the next, and closed solutions."""
 
 import os
+from functools import cache
 from itertools import pairwise
 
 import jax.numpy as jnp
@@ -61,7 +62,7 @@ def with_dead_samples(seed):
 
 
 FAMILIES = {
-    "ReLU": [(gaussian_case, {"seed": seed}) for seed in range(12)],
+    "ReLU": [(gaussian_case, {"seed": seed, "slopes": (1.0, 0.0)}) for seed in range(12)],
     "leaky": [(gaussian_case, {"seed": seed, "slopes": (1.0, 0.1)}) for seed in range(6)],
     "modulus": [(gaussian_case, {"seed": seed, "slopes": (1.0, -1.0)}) for seed in range(1, 5)],
     "steeper below": [(gaussian_case, {"seed": seed, "slopes": (0.2, 1.5)}) for seed in range(4)],
@@ -94,7 +95,13 @@ def rows(flow):
 
 def solved(make, settings):
     """The oracle's flow; None where it cannot decide where the flow goes."""
-    network, weights = make(**settings)
+    return _solved_once(make, tuple(settings.items()))
+
+
+@cache
+def _solved_once(make, settings):
+    """Several tests ask for the same flows, and each takes seconds."""
+    network, weights = make(**dict(settings))
     theta = np.concatenate([array.ravel() for array in weights])
     try:
         return network, weights, event_driven.follow(network, theta, TIMES)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,11 +73,19 @@ def test_where_uv_manages_pip_installs_nothing(install, monkeypatch):
     assert asked[0][-2:] == ["config", "list"]
 
 
-def test_bytecode_of_what_commands_import_is_written_whatever_python_is_told(
+def test_what_is_imported_is_what_commands_use(install):
+    program = f"import sys, {', '.join(install.USED)}; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    loaded = {name.rpartition(".")[2] for name in names.stdout.split()}
+    assert {"running", "performance", "page", "plan", "pyplot", "backend_agg"} <= loaded
+
+
+def test_bytecode_of_what_is_imported_is_written_whatever_python_is_told(
     install, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    monkeypatch.setattr(install, "USED", ("json", "thalweg._version"))
     install.write_bytecode()
     written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
-    assert {"running", "performance", "page", "plan", "pyplot", "backend_agg"} <= written
+    assert {"decoder", "_version"} <= written

@@ -4,6 +4,7 @@ The rows cover every pair of values of any two switches (a covering array, made 
 problems of the same few shapes, so that little is compiled.
 """
 
+from functools import cache
 from itertools import combinations, product
 
 import pytest
@@ -49,6 +50,19 @@ def covering_rows():
 ROWS = covering_rows()
 
 
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The results, the report's text and the folder of a row: computed when first asked for."""
+
+    @cache
+    def of(row):
+        folder = tmp_path_factory.mktemp("row")
+        changes = dict(zip(SWITCHES, row, strict=True))
+        return *report_of(changes, folder), folder
+
+    return of
+
+
 def test_the_rows_cover_all_pairs():
     assert len(ROWS) <= 16
     for (a, left), (b, right) in combinations(enumerate(SWITCHES.values()), 2):
@@ -63,9 +77,9 @@ def report_of(changes, folder):
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")  # of runs that diverge
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_every_pair_of_switches_ends_with_a_report(row, tmp_path):
+def test_every_pair_of_switches_ends_with_a_report(row, reported):
     changes = dict(zip(SWITCHES, row, strict=True))
-    results, text = report_of(changes, tmp_path)
+    results, text, _ = reported(row)
     assert ("The flow was not asked for" in text) == (not changes["flow.enabled"])
     assert ("What is guaranteed" in text) == changes["certificates.enabled"]
     assert ('id="sharpness"' in text) == changes["curvature.enabled"]
@@ -78,9 +92,9 @@ def test_every_pair_of_switches_ends_with_a_report(row, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 @pytest.mark.parametrize("row", [ROWS[0], ROWS[1]], ids=str)
-def test_the_same_is_drawn_from_the_disk(row, tmp_path):
-    _, text = report_of(dict(zip(SWITCHES, row, strict=True)), tmp_path)
-    assert reports.draw(tw.open(tmp_path), tmp_path).read_text("utf-8") == text
+def test_the_same_is_drawn_from_the_disk(row, reported, tmp_path):
+    _, text, folder = reported(row)
+    assert reports.draw(tw.open(folder), tmp_path).read_text("utf-8") == text
 
 
 def test_a_flow_that_takes_too_long_to_validate_is_integrated(tmp_path, monkeypatch):

@@ -65,15 +65,15 @@ def _traced(function: Any, tree: Any, kinds: Any, kept: Any, kept_tree: Any) -> 
 def _run(jaxpr: Any, constants: Any, arguments: list[Any]) -> list[np.ndarray]:
     """Go through the equations of a trace."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *arguments), strict=True))
-
-    def value(name: Any) -> np.ndarray:
-        return np.asarray(name.val if isinstance(name, Literal) else known[name])
-
     for each in jaxpr.eqns:
-        given = [value(name) for name in each.invars]
+        given = [_value(name, known) for name in each.invars]
         found = _applied(each.primitive.name, given, each.params)
         known.update(zip(each.outvars, found, strict=True))
-    return [value(name) for name in jaxpr.outvars]
+    return [_value(name, known) for name in jaxpr.outvars]
+
+
+def _value(name: Any, known: dict[Any, Any]) -> np.ndarray:
+    return np.asarray(name.val if isinstance(name, Literal) else known[name])
 
 
 def _applied(name: str, given: list[np.ndarray], settings: dict[str, Any]) -> list[np.ndarray]:
