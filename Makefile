@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run test lint bench docs format clean
+.PHONY: run setup test lint bench docs format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -13,6 +13,8 @@ $(READY): pyproject.toml tools/install.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python tools/install.py
 	@touch $@
+
+setup: $(READY)
 
 run: $(READY)
 	$(BIN)/thalweg run

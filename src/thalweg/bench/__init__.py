@@ -6,7 +6,7 @@ Machines are shared and noisy, so ours and the plain way take turns and each kee
 from collections.abc import Callable, Iterator, Sequence
 
 from thalweg._checks import InputError
-from thalweg.bench import curvature, descent, flow, sweep
+from thalweg.bench import curvature, descent, flow, modules, sweep
 from thalweg.bench.comparison import Comparison
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "descent",
     "flow",
     "measure",
+    "modules",
     "sweep",
 ]
 
@@ -34,6 +35,8 @@ BENCHMARKS: dict[str, dict[str, Callable[[], Comparison]]] = {
         "200 runs": curvature.sharpness_along_runs,
         "linear network on MNIST": curvature.linear_ends_on_mnist,
         "ReLU network on MNIST": curvature.ends_on_mnist,
+        "ResNet in torch": modules.sharpness_of_convolutions,
+        "both ends of it": modules.ends_of_convolutions,
     },
     "sweep": {"figure 1 of marion2024": sweep.figure_of_marion},
 }

@@ -39,7 +39,7 @@ def scipy_eigsh(objective: Objective, weights: Weights, tolerance: float) -> End
     operator = HessianOperator(objective, weights)
     product = products_of(operator)
     product(np.ones(operator.size))  # compile
-    return _by_eigsh(product, operator.size, tolerance)
+    return by_eigsh(product, operator.size, tolerance)
 
 
 def curvlinops(objective: Objective, weights: Weights, tolerance: float) -> Ends:
@@ -58,7 +58,7 @@ def curvlinops(objective: Objective, weights: Weights, tolerance: float) -> Ends
         return theirs @ vector.astype(np.float32)
 
     product(np.ones(objective.network.size))  # warm up
-    return _by_eigsh(product, objective.network.size, tolerance)
+    return by_eigsh(product, objective.network.size, tolerance)
 
 
 def pyhessian(objective: Objective, weights: Weights, tolerance: float) -> Ends:
@@ -100,13 +100,20 @@ def _in_torch(objective: Objective, weights: Weights) -> tuple[Any, Any, Any, An
     return torch, torch.nn.Sequential(*modules), inputs, labels
 
 
-def _by_eigsh(product: Callable[[np.ndarray], np.ndarray], size: int, tolerance: float) -> Ends:
+def by_eigsh(
+    product: Callable[[np.ndarray], np.ndarray],
+    size: int,
+    tolerance: float,
+    ends: tuple[str, ...] = ("SA", "LA"),
+) -> Ends:
+    """Both ends by scipy's Lanczos; an end that was not asked for is not a number."""
     counted = _Counted(product, size)
     began = time.perf_counter()
-    smallest, largest = (
-        float(eigsh(counted.operator, 1, which=which, tol=tolerance, return_eigenvectors=False)[0])  # pyright: ignore[reportArgumentType]
-        for which in ("SA", "LA")
-    )
+    found: dict[str, float] = {}
+    for which in ends:
+        how: Any = {"which": which, "tol": tolerance, "return_eigenvectors": False}
+        found[which] = float(eigsh(counted.operator, 1, **how)[0])
+    smallest, largest = (found.get(which, np.nan) for which in ("SA", "LA"))
     return Ends(smallest, largest, counted.count, time.perf_counter() - began)
 
 
