@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import thalweg as tw
-from thalweg.validated import setting_of
+from thalweg.validated import curve, setting_of
 
 
 def _problem(number):
@@ -149,3 +149,21 @@ def test_the_curve_stays_where_the_flow_rests():
     gap = tw.distance(later, flow.at(later.times))
     assert gap[0] <= flow.radius[-1] + 10 * later.error[0]
     assert flow.forever() == flow.radius[-1]
+
+
+def test_where_many_steps_are_spared_the_ball_may_be_wider(monkeypatch):
+    network = tw.LinearNetwork([5, 5, 5, 1])
+    rng = np.random.default_rng(0)
+    x = np.linalg.qr(rng.normal(size=(20, 5)))[0] * 20**0.5
+    objective = tw.Objective(network, tw.Regression(x, x @ rng.normal(size=(5, 1))))
+    start = tw.initialisation.gaussian(network, 1.2, key=jax.random.key(0))
+    monkeypatch.setattr(curve, "_STILL", 0.0)
+    ends = []
+    for long in (10**9, 10):
+        monkeypatch.setattr(curve, "_LONG", long)
+        flow = tw.flow(objective, start, times=[4.0], validate=True)
+        ends.append((flow.curve.steps[-1].still, float(flow.radius[-1])))
+    (never, narrow), (sooner, wide) = ends
+    assert sooner
+    assert not never
+    assert narrow < wide <= 64 * narrow

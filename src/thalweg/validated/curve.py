@@ -24,7 +24,9 @@ One curve serves every run: the distance of a run to the exact flow differs from
 more than e.
 
 Taylor steps are explicit, and at a sharp minimum there are many of them. Where the exact flow is
-proven to stay for ever (`rest`) within little more than e of the last point, the curve stays there.
+proven to stay for ever (`rest`) within little more than e of the last point, the curve stays there:
+within 8 e, or 64 e where that spares more than 500 steps, for the sharper the minimum is in some
+directions than in others, the larger is what a distance of e may still move.
 """
 
 from collections.abc import Iterator
@@ -58,7 +60,9 @@ _STEEPEST = 50  # nor does one that may grow by exp(50) on a step
 _SLACK = 1 + 1e-12
 _FEW = 20  # steps that are not worth looking whether the flow has come to rest
 _LOOK = 10  # after so many steps it is looked again
-_STILL = 8  # how much larger than e the ball may be in which the flow rests
+_STILL = 8.0  # how much larger than e the ball may be in which the flow rests,
+_STILL_LONG = 64.0  # and where more than so many steps are left:
+_LONG = 500
 
 
 @dataclass(frozen=True)
@@ -240,8 +244,9 @@ def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
     for number in count(1):
         if time >= horizon:
             return
-        if number % _LOOK == 0 and horizon - time > _FEW * unit:
-            resting = _still(setting, layers, radius)
+        left = (horizon - time) / unit
+        if number % _LOOK == 0 and left > _FEW:
+            resting = _still(setting, layers, radius, _STILL_LONG if left > _LONG else _STILL)
             if resting is not None:
                 yield Step.at_rest(time, (horizon - time) * _SLACK, layers, resting)
                 return
@@ -252,11 +257,11 @@ def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
         unit, time = step.length, step.end
 
 
-def _still(setting: Setting, layers: Layers, radius: float) -> float | None:
-    """The radius of a ball that the flow never leaves, if it is hardly larger than this one."""
+def _still(setting: Setting, layers: Layers, radius: float, share: float) -> float | None:
+    """The radius of a ball that the flow never leaves, if it is no larger than this share of e."""
     known = setting.rest(layers) if radius < inf else None
     reach = None if known is None else known.of_flow(radius)
-    return reach if reach is not None and reach <= _STILL * radius else None
+    return reach if reach is not None and reach <= share * radius else None
 
 
 @dataclass(frozen=True)
