@@ -5,9 +5,10 @@ The ReLU network of figure 1 of elkabetz2021, 784-50-50-10 on 1000 images, from 
     python benchmarks/kinks.py FOLDER flow SEED RTOL      one walk of the flow to time 10
     python benchmarks/kinks.py FOLDER descent SEED RATE   descent to time 10, continued if begun
     python benchmarks/kinks.py FOLDER table               what the runs that are there say
-    python benchmarks/kinks.py FOLDER sides SEED          a kink that decides, passed on either side
+    python benchmarks/kinks.py FOLDER sides SEED FROM TO the repelling kink at which descent at 1e-3
+                                                          parts from the flow, passed on its side
 
-Each leaves its run in FOLDER. Weights are recorded every 0.1. Descent here is NumPy's, ten times
+Each leaves its run in FOLDER. Weights are recorded every 0.1. Descent here is NumPy's, three times
 faster than in general: the first layer moves in the span of the images, so that what it puts out
 is known from the slopes that go into it, by the images' Gram matrix. Weights are in double
 precision, gradients in single: a relative error of 1e-7 in each step, at random, is 3e-7 of 3.
@@ -16,18 +17,21 @@ precision, gradients in single: a relative error of 1e-7 in each step, at random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 import thalweg as tw
+from thalweg.solvers.filippov_step import start_at
 from thalweg.studies.elkabetz2021_common import problem
 
 HORIZON, RECORDS = 10.0, 100
 WIDTHS = (784, 50, 50, 10)
 RATES = (1e-3, 5e-4, 2e-4, 1e-4, 5e-5)
 TOLERANCES = (4e-4, 1e-4, 2.5e-5)
-EVERY_50TH = "every 50th"
+AT = (0.1, 1, 2, 3, 5, 7, 10)
+PUSH = 1e-4  # past a kink, in weight space
 
 
 def beginning(seed: int) -> tuple[tw.Objective, tuple]:
@@ -122,6 +126,96 @@ def descend(folder: Path, seed: int, rate: float) -> None:
     print(seed, rate, f"{seconds:.1f} s")
 
 
+def run_of(path: Path) -> dict[str, np.ndarray]:
+    """All that a run left."""
+    with np.load(path) as kept:
+        return {name: kept[name] for name in kept}
+
+
+def layers(run: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The recorded weights."""
+    return [run[f"layer{j}"] for j in range(3)]
+
+
+def apart(one: list[np.ndarray], other: list[np.ndarray]) -> np.ndarray:
+    """The distance in weight space at the records that both have."""
+    count = min(len(one[0]), len(other[0]))
+    squares = [
+        np.sum((a[:count] - b[:count]).reshape(count, -1) ** 2, axis=1)
+        for a, b in zip(one, other, strict=True)
+    ]
+    return np.sqrt(np.sum(squares, axis=0))
+
+
+def tell(folder: Path) -> None:
+    """Distances to the finest flow of each seed, in Markdown."""
+    print("| seed | run | gradients | CPU s | " + " | ".join(f"t = {t:g}" for t in AT) + " |")
+    print("|" + "---|" * (4 + len(AT)))
+    for path in sorted(folder.glob("*-*-*.npz")):
+        kind, seed, number = path.stem.split("-", 2)
+        flows = [each.stem.split("-", 2)[2] for each in folder.glob(f"flow-{seed}-*.npz")]
+        if kind not in ("flow", "descent") or path.stem.endswith(".part") or not flows:
+            continue
+        run, finest = run_of(path), min(flows, key=float)
+        away = apart(layers(run), layers(run_of(folder / f"flow-{seed}-{finest}.npz")))
+        cost = int(run["gradients"]) if kind == "flow" else round(HORIZON / float(number))
+        marks = [round(RECORDS * t / HORIZON) for t in AT]
+        cells = [f"{away[k]:.2g}" if k < len(away) else "" for k in marks]
+        named = [seed, f"{kind} {number}", f"{cost:,}", f"{float(run['seconds']):.0f}"]
+        print("| " + " | ".join(named + cells) + " |")
+
+
+def sides(folder: Path, seed: int, begin: float, end: float) -> None:
+    """Name the repelling kink that is on different sides for longest and weighs most, and cross it.
+
+    The flow goes on from `begin`, once as it is and once pushed past the kink by the shortest way.
+    """
+    objective, _ = beginning(seed)
+    kinked = objective.kinked
+    finest = min(folder.glob(f"flow-{seed}-*.npz"), key=lambda each: float(each.stem[7:]))
+    flow, run = layers(run_of(finest)), layers(run_of(folder / f"descent-{seed}-0.001.npz"))
+    first, last = (round(RECORDS * t / HORIZON) for t in (begin, end))
+
+    def point(weights: list[np.ndarray], k: int) -> Any:
+        return start_at(kinked, tuple(each[k].astype(float) for each in weights)).point
+
+    pairs = [(point(flow, k), point(run, k)) for k in range(first, last + 1)]
+    side = np.mean([(q.z > 0).astype(float) - (p.z > 0) for p, q in pairs], axis=0)
+    middle = pairs[len(pairs) // 2][0]
+    places = np.flatnonzero((np.abs(side) > 0.5) & (middle.deltas < 0))
+    rows, kinks = np.divmod(places, side.shape[1])
+    lengths = np.sqrt(kinked.kinks.squares(middle.forward, rows, kinks))
+    weight = np.abs(middle.deltas.flat[places] * side.flat[places]) * lengths
+    best = int(np.argmax(weight))
+    sample, kink = int(rows[best]), int(kinks[best])
+    layer, unit = divmod(kink, WIDTHS[1])
+    print(f"layer {layer + 1}, unit {unit}, sample {sample} (from 0): jump {weight[best]:.2g}")
+    for k, (p, q) in enumerate(pairs):
+        near = [each.z[sample, kink] / lengths[best] for each in (p, q)]
+        print(f"t = {begin + k * HORIZON / RECORDS:.1f}: z / |grad z| of flow and descent", *near)
+    towards = np.sign(side[sample, kink]) * PUSH
+    gradient = gradient_of(pairs[0][0].forward, layer, unit, sample)
+    for push in (0.0, towards):
+        pushed = [each[first] + push * g for each, g in zip(flow, gradient, strict=True)]
+        times = np.arange(0, end - begin + 1e-9, HORIZON / RECORDS)
+        found = tw.flow(objective, tuple(pushed), times=times, rtol=1e-4, estimate_error=False,
+                        solver=tw.solvers.Filippov())  # fmt: skip
+        print(f"pushed by {push:g}, distance to descent:",
+              apart(list(found.weights), [each[first:] for each in run]))  # fmt: skip
+
+
+def gradient_of(forward: Any, layer: int, unit: int, sample: int) -> list[np.ndarray]:
+    """The gradient of z, of a pair, of length one."""
+    found = [np.zeros_like(each) for each in forward.weights]
+    back = np.eye(WIDTHS[layer + 1])[unit]
+    for below in range(layer, -1, -1):
+        found[below] = np.outer(back, forward.inputs[below][sample])
+        if below:
+            back = (back @ forward.weights[below]) * forward.slopes[below - 1][sample]
+    size = np.sqrt(sum(np.sum(each**2) for each in found))
+    return [each / size for each in found]
+
+
 def main() -> None:
     """Do what the command line says."""
     folder = Path(sys.argv[1])
@@ -130,6 +224,10 @@ def main() -> None:
         follow(folder, int(sys.argv[3]), float(sys.argv[4]))
     elif sys.argv[2] == "descent":
         descend(folder, int(sys.argv[3]), float(sys.argv[4]))
+    elif sys.argv[2] == "sides":
+        sides(folder, int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+    else:
+        tell(folder)
 
 
 if __name__ == "__main__":
