@@ -67,7 +67,10 @@ fig1, fig2, fig3, curvature = map(_fixture, (Figure1, Figure2, Figure3, Curvatur
 
 _TAMPERINGS: dict[str, tuple[Tampering, ...]] = {
     "fig1": (
-        lambda r: r.assign(drift=100 * r.drift, loss=r.loss * r.divisor, true_distance=r.travelled),
+        lambda r: r.assign(
+            drift=100 * r.drift, loss=r.loss * r.divisor,
+            true_distance=r.travelled + 0 * r.true_distance,
+        ),
         lambda r: r.assign(drift=0 * r.drift + 1 / r.divisor),
         lambda r: r.assign(to_flow=r.to_flow.max() + 0 * r.to_flow),
         lambda r: r.assign(true_distance=1e-3 * r.true_distance, flow_error=r.true_distance),

@@ -8,8 +8,9 @@ import numpy as np
 import reference
 
 from thalweg.validated.curve import Setting, validated_curve
-from thalweg.validated.losses import UNIT, SquareSeries
+from thalweg.validated.losses import SquareSeries
 from thalweg.validated.probabilities import CrossEntropySeries, ExponentialSeries, LogisticSeries
+from thalweg.validated.rounding import UNIT
 
 LOSSES = ("square", "cross-entropy", "logistic", "exponential")
 WIDTHS = ((3, 2), (2, 3, 2), (3, 4, 3), (2, 2, 2, 2), (3, 1, 2, 3), (2, 3, 1, 3, 2))

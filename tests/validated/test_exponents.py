@@ -52,7 +52,7 @@ def test_the_exponent_is_never_too_small(number, length, monkeypatch):
     setting = problem.setting
     _looks(monkeypatch, -1.0, 0.0)
     node = _Node.at(
-        setting, problem.start, 0.0, 0.0, Known(setting.smallest(problem.start)), length
+        setting, problem.start, 0.0, 0.0, Known(setting.smallest(problem.start)), length, 1e-16
     )
     step = over_step(node.series, node.norms, length)
     found = over_length(setting, node.known, node.series.at, step, length)

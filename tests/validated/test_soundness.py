@@ -9,7 +9,8 @@ from problems import Trial, outcome, trial
 
 from thalweg.validated import curve, defect, exponents, hessian
 from thalweg.validated.curve import Setting
-from thalweg.validated.losses import UNIT, SquareSeries
+from thalweg.validated.losses import SquareSeries
+from thalweg.validated.rounding import UNIT
 
 
 @pytest.mark.parametrize("number", range(16))

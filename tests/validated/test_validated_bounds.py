@@ -20,7 +20,8 @@ from thalweg.validated.hessian import (
     dense_hessian,
     norm_bound,
 )
-from thalweg.validated.losses import EXTENDED, Moments, roundoff
+from thalweg.validated.losses import Moments
+from thalweg.validated.rounding import EXTENDED, roundoff
 
 NUMBERS = range(12)  # three of each loss
 
@@ -29,7 +30,7 @@ def _node(number):
     problem = trial(number)
     setting = problem.setting
     known = Known(setting.smallest(problem.start))
-    return problem, _Node.at(setting, problem.start, 0.0, 0.0, known, 0.1)
+    return problem, _Node.at(setting, problem.start, 0.0, 0.0, known, 0.1, 1e-16)
 
 
 def _hessian(setting, layers):
@@ -164,7 +165,7 @@ def test_a_remainder_without_its_tail_is_seen(number, monkeypatch):
 
     problem = trial(number)
     setting = replace(problem.setting, order=3, known=3)
-    node = _Node.at(setting, problem.start, 0.0, 0.0, Known(0.0), 0.1)
+    node = _Node.at(setting, problem.start, 0.0, 0.0, Known(0.0), 0.1, 1e-16)
     problem = replace(problem, setting=setting)
     assert _share_of_remainder(problem, node) <= 1
     monkeypatch.setattr(kind, "equation_norms", cut)

@@ -8,9 +8,12 @@ With p weights, horizon T and largest curvature rho:
     Chebyshev      order 2, of the order of sqrt(T rho) gradients; any p, for moderate accuracy
     Filippov       order 2 across kinks, at least T rho gradients; networks that declare their kinks
 
-The error of a flow is measured, not trusted: a companion runs with a tenth of the tolerances, and
-the distance between the two is the error of the first, up to the companion's own, which is several
-times smaller.
+The error of a flow is estimated: a companion runs with a tenth of the tolerances, and the distance
+between the two is the error of the first, up to the companion's own. Against 100 validated flows it
+is too small by 2 to 14 % in the median for order 8 or 9 and by 28 % for order 2, whose companion is
+less far ahead; and at single times, where the two meet by chance, by any factor. It is no bound.
+Twice the largest estimate so far (`error_so_far`) was one for all of them down to rtol 1e-10, below
+which rounding adds up; `Validated` alone proves one.
 
 Where an activation has a kink, grad f jumps as a pre-activation crosses zero. The flow crosses it,
 slides along it where it is pushed there from both sides, or leaves it to either side where it is
@@ -58,6 +61,8 @@ DEFAULT_OUTPUTS = 201
 LEAST_RTOL = 1e-12
 """Below it rounding, not the method, makes the error."""
 
+_SAFETY = 2
+
 
 class Flow(AbstractFlow):
     """The gradient flow at some times, from one start or from a batch of them.
@@ -67,8 +72,9 @@ class Flow(AbstractFlow):
         times: when; time 0 is the start.
         weights: the weights at those times, in the structure that the objective takes.
         loss: f at those times.
-        error: the Euclidean distance in weight space to the exact flow, estimated; NaN if it was
-            not asked for. From `steady_at` on it includes the way that was left out.
+        error: the Euclidean distance in weight space to the exact flow, estimated, typically to a
+            third of itself, but at single times far too small; `error_so_far` is safer. NaN if it
+            was not asked for. From `steady_at` on it includes the way that was left out.
         start: the weights at time 0.
         rtol: the relative tolerance of each step.
         atol: the absolute tolerance of each step.
@@ -106,17 +112,19 @@ class Flow(AbstractFlow):
     @property
     @override
     def error_so_far(self) -> Float[np.ndarray, "*batch times"]:
-        """The largest estimate up to each time, and no less than the tolerance of a step.
+        """Twice the largest estimate up to each time, or twice the tolerance of a step if larger.
 
         One of them may be small by accident, and at the first records many are: there the flow and
         its companion have taken few steps, which agree to rounding more closely than either is
-        right.
+        right. Twice, because the largest one may be too small, too: against 100 validated flows by
+        up to 1.9 (`Explicit`), 1.4 (`Chebyshev`) and 0.25 (`Collocation`) down to rtol 1e-10, and
+        by up to 4.2 for `Explicit` at 1e-12, which is not covered.
         """
         layers = jax.tree.leaves(self.weights)
         flat = [np.reshape(array, (*self.times.shape, -1)) for array in layers]
         size = np.linalg.norm(np.concatenate(flat, axis=-1), axis=-1)
         least = np.where(self.times > 0, self.atol + self.rtol * size, 0.0)
-        return np.maximum.accumulate(np.maximum(self.error, least), axis=-1)
+        return _SAFETY * np.maximum.accumulate(np.maximum(self.error, least), axis=-1)
 
     @property
     def branch_uncertain(self) -> Bool[np.ndarray, "*batch times"]:

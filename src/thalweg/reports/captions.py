@@ -66,7 +66,11 @@ def _about_distance(results: xr.Dataset) -> str:
     least = min(
         (row["farthest"] for row in summary(results) if row["farthest"] is not None), default=0.0
     )
-    text += f"At most it is {by_rate(far)}{doubt(results, least)}. " if far else ""
+    text += (
+        f"At the recorded steps it is at most {by_rate(far)}{doubt(results, least)}. "
+        if far
+        else ""
+    )
     if is_validated(results):
         widest = number(float(results.flow_error.max()), 2)
         return f"{text}Each is certified up to {widest}, the error that is proven of the flow."

@@ -79,8 +79,8 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
         return results.attrs["no_flow"]
     near = min(known, key=lambda row: row["farthest"])
     text = (
-        f"At learning rate {near['learning_rate']:g}, descent stays within "
-        f"{number(near['farthest'])} of gradient flow"
+        f"At learning rate {near['learning_rate']:g}, descent is within "
+        f"{number(near['farthest'])} of gradient flow at every recorded step"
     )
     text += doubt(results, near["farthest"])
     proven = near["proven_until"]

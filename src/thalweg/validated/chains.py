@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.losses import SLACK, UNIT, AbstractLossSeries, Reach
+from thalweg.validated.losses import AbstractLossSeries, Reach
+from thalweg.validated.rounding import SLACK, UNIT
 
 Layers = Sequence[Float[np.ndarray, "_ _"]]
 Square = Float[np.ndarray, "_ _"]

@@ -9,7 +9,8 @@ z to theta,
 because (e^2 / 2)' = -<d, grad f(z + d) - grad f(z)> - <d, z' + grad f(z)> with d = theta - z, and L
 bounds how fast H changes near the curve. On a step of length h the matrix H(z(s)) is its linear
 interpolation up to s (h - s) / 2 sup|H''|, and -lambda_min is a convex function of the matrix, so
-that m between two points where it is known is at most its interpolation plus that. If for some b
+that m between two points where it is known is at most its interpolation plus that. (It is known at
+a rounded point, at most `placed` from the curve, which adds L times that.) If for some b
 
     exp(h max(0, largest m)) (e + integral of delta) < b,    L valid up to the distance b,
 
@@ -32,7 +33,7 @@ directions than in others, the larger is what a distance of e may still move.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice, takewhile
-from math import exp, inf, isfinite
+from math import exp, floor, inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,10 @@ from typing_extensions import override
 from thalweg.validated.defect import NodeNorms, StepNorms, over_step
 from thalweg.validated.exponents import AbstractEigenvalues, Known, over_length
 from thalweg.validated.hessian import change, dense_bound, norm_bound
-from thalweg.validated.losses import EXTENDED, UNIT, AbstractLossSeries
+from thalweg.validated.losses import AbstractLossSeries
 from thalweg.validated.lowest import Directions, Lowest, nystroem
 from thalweg.validated.rest import Rest
+from thalweg.validated.rounding import EXTENDED, SLACK, UNIT
 from thalweg.validated.series import Series, expand, polynomial
 
 Layers = tuple[Float[np.ndarray, "_ _"], ...]
@@ -57,7 +59,6 @@ _MOST_STEPS = 100_000
 _ROUNDED = 30  # how much larger than rounding and precision the defect of a step may be
 _WIDEST = 1e3  # a radius above this says nothing
 _STEEPEST = 50  # nor does one that may grow by exp(50) on a step
-_SLACK = 1 + 1e-12
 _FEW = 20  # steps that are not worth looking whether the flow has come to rest
 _LOOK = 10  # after so many steps it is looked again
 _STILL = 8.0  # how much larger than e the ball may be in which the flow rests,
@@ -150,7 +151,7 @@ class Step:
     @property
     def largest(self) -> float:
         """What the radius stays below during the step, wherever it is evaluated."""
-        grown = exp(self.exponent * self.length) * (self.radius + self.defect) * _SLACK
+        grown = exp(self.exponent * self.length) * (self.radius + self.defect) * SLACK
         return max(grown, self.after) + _evaluation_error(self.layers, self.length / self.unit)
 
     def at(self, times: Times) -> tuple[Records, Times]:
@@ -159,7 +160,7 @@ class Step:
         layers = polynomial(self.layers, since / self.unit)
         if self.after == inf:
             return layers, np.full(times.shape, inf)
-        grown = np.exp(self.exponent * since) * _SLACK * (self.radius + self.defect)
+        grown = np.exp(self.exponent * since) * SLACK * (self.radius + self.defect)
         radius = np.where(times == self.end, self.after, grown)
         return layers, radius + _evaluation_error(self.layers, since / self.unit)
 
@@ -248,9 +249,9 @@ def _steps(setting: Setting, layers: Layers, horizon: float) -> Iterator[Step]:
         if number % _LOOK == 0 and left > _FEW:
             resting = _still(setting, layers, radius, _STILL_LONG if left > _LONG else _STILL)
             if resting is not None:
-                yield Step.at_rest(time, (horizon - time) * _SLACK, layers, resting)
+                yield Step.at_rest(time, (horizon - time) * SLACK, layers, resting)
                 return
-        node = _Node.at(setting, layers, time, radius, known, unit)
+        node = _Node.at(setting, layers, time, radius, known, unit, float(np.spacing(horizon)))
         step, known = node.proven_step(horizon - time) or node.unproven_step(horizon - time)
         yield step
         layers, radius = polynomial(step.layers, step.length / step.unit), step.after
@@ -274,6 +275,7 @@ class _Node:
     time: float
     radius: float
     known: Known
+    grid: float
 
     @classmethod
     def at(
@@ -284,32 +286,40 @@ class _Node:
         radius: float,
         known: Known,
         unit: float,
+        grid: float,
     ) -> "_Node":
-        """The series of the flow through these layers."""
+        """The series of the flow through these layers; lengths are multiples of the grid."""
         orders = (setting.order, setting.known)
         loss = setting.loss.fresh()
         kind = EXTENDED if setting.extended and loss.extended else float
         series = expand(layers, setting.readout, loss, setting.decay, *orders, unit, kind)
-        return cls(setting, series, NodeNorms.of(series), time, radius, known)
+        return cls(setting, series, NodeNorms.of(series), time, radius, known, grid)
 
     def proven_step(self, left: float) -> tuple[Step, Known] | None:
         """The longest step that can be proven, and what is known at its end; None if none can."""
         if self.radius == inf:
             return None
-        length = min(self._first_length(), left)
+        length = self._on_the_grid(min(self._first_length(), left))
         for _ in range(_ATTEMPTS):
+            if not length > 0:
+                return None
             with np.errstate(over="ignore", invalid="ignore"):  # steps that are far too long
                 made = self._attempt(length)
             if made is not None:
                 return made
-            length *= _SHRINK
+            length = self._on_the_grid(length * _SHRINK)
         return None
 
     def unproven_step(self, left: float) -> tuple[Step, Known]:
         """A step as a plain integrator takes it: the curve goes on, the radius is infinite."""
-        length, series = min(self._first_length(), left), self.series
+        length, series = self._on_the_grid(min(self._first_length(), left)), self.series
+        length = length or min(self.grid, left)
         step = Step(self.time, length, series.layers, series.unit, self.radius, inf, 0.0, inf)
         return step, self.known
+
+    def _on_the_grid(self, length: float) -> float:
+        """The length rounded down, so that no time is ever rounded when lengths are added."""
+        return floor(length / self.grid) * self.grid
 
     def _first_length(self) -> float:
         """Where the first coefficient that is left out is as small as the precision."""
@@ -335,32 +345,37 @@ class _Node:
         if found is None:
             return None
         exponent, known = found
-        proven = self._proven(step, length, exponent.worst)
+        proven = self._proven(step, length, exponent.worst, placed)
         if proven is None:
             return None
         steepest, added = proven
         grown = exp(length * (exponent.mean + added)) * self.radius
-        after = (grown + exp(length * steepest) * step.defect) * _SLACK + placed
+        after = (grown + exp(length * steepest) * step.defect) * SLACK + placed
         layers = series.layers
         made = Step(
             self.time, length, layers, series.unit, self.radius, step.defect, steepest, after
         )
         return made, known
 
-    def _proven(self, step: StepNorms, length: float, worst: float) -> tuple[float, float] | None:
-        """The largest m and the part of it that the distance b adds, for a b that proves itself."""
+    def _proven(
+        self, step: StepNorms, length: float, worst: float, placed: float
+    ) -> tuple[float, float] | None:
+        """The largest m and the part of it that the distance b adds, for a b that proves itself.
+
+        Eigenvalues are those at rounded points, at most `placed` from the curve.
+        """
         begun = self.radius + step.defect
-        ball = 1.5 * begun + 1e-300
+        ball = max(1.5 * begun, placed) + 1e-300
         for _ in range(_ATTEMPTS):
             near = change(self.norms, step, self.series.loss, ball)
-            added = near.lipschitz * ball / 2 + 2 * near.unknown
+            added = near.lipschitz * (ball / 2 + placed) + 2 * near.unknown
             # What has overflowed proves nothing; the larger of zero and NaN would be zero.
             if not isfinite(worst + added) or not ball < _WIDEST:
                 return None
             steepest = max(0.0, worst + added)
             if length * steepest > _STEEPEST:
                 return None
-            reached = exp(length * steepest) * begun * _SLACK
+            reached = exp(length * steepest) * begun * SLACK
             if reached < ball:
                 return steepest, added
             ball = 1.1 * reached
@@ -368,12 +383,15 @@ class _Node:
 
 
 def _evaluation_error(coefficients: tuple[Float[np.ndarray, "_ _ _"], ...], share: Any) -> Any:
-    """What Horner's rule leaves: the point is rounded once, the way to it more often."""
+    """What Horner's rule leaves, where the time by the unit may be off by three roundings, too.
+
+    The coefficient of order k > 0 is rounded 2k times on the way, and its power has 3k more; the
+    point itself is rounded once.
+    """
     squares = sum(np.sum(each**2, axis=(1, 2)) for each in coefficients)
     order = np.arange(coefficients[0].shape[0])
     sizes = np.sqrt(squares) * np.asarray(share)[..., None] ** order
-    moved = 4 * (order.size + 2) * UNIT * np.sum(sizes[..., 1:], axis=-1)
-    return moved + 1.01 * UNIT * np.sum(sizes, axis=-1)
+    return 1.01 * UNIT * np.sum((5 * order + 1) * sizes, axis=-1)
 
 
 def _size(layers: Layers | list[np.ndarray]) -> float:

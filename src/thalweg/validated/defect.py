@@ -23,16 +23,19 @@ from math import isfinite
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.losses import SLACK, UNIT, Remainder, roundoff
+from thalweg.validated.losses import Remainder
 from thalweg.validated.norms import (
     Jet,
+    ascending_errors,
     constant,
+    descending_errors,
     disturbed,
     interval_norms,
     jet,
     spectral,
     times,
 )
+from thalweg.validated.rounding import SLACK, UNIT, roundoff
 from thalweg.validated.series import Coefficients, Series
 
 Numbers = Float[np.ndarray, " _"]
@@ -44,6 +47,7 @@ class NodeNorms:
 
     Attributes:
         layers: the spectral norms of each layer's coefficients.
+        sizes: the Frobenius norms of the same.
         upper: the Frobenius norms of those of a_0, ..., a_N.
         lower: those of b_0, ..., b_{N-1}.
         gradient: of the gradient's, all layers together.
@@ -54,6 +58,7 @@ class NodeNorms:
     """
 
     layers: tuple[Numbers, ...]
+    sizes: tuple[Numbers, ...]
     upper: tuple[Numbers, ...]
     lower: tuple[Numbers, ...]
     gradient: Numbers
@@ -66,19 +71,23 @@ class NodeNorms:
     def of(cls, series: Series) -> "NodeNorms":
         """The norms of a series."""
         start = [each[0] for each in series.layers]
-        images = [series.loss.images]
+        squares = sum(np.sum(each**2, axis=(1, 2)) for each in series.gradients)
+        intervals, loss = interval_norms(start), series.loss
+        images = [loss.images]
         for layer in start:
             images.append(layer @ images[-1])
-        squares = sum(np.sum(each**2, axis=(1, 2)) for each in series.gradients)
+        off = ascending_errors(intervals, start, images) + intervals[0] * loss.images_error
+        chain = [each[0] for each in series.upper]
         return cls(
             tuple(spectral(each) for each in series.layers),
+            tuple(map(_frobenius, series.layers)),
             tuple(map(_frobenius, series.upper)),
             tuple(map(_frobenius, series.lower)),
-            np.sqrt(squares),
-            interval_norms(start),
-            np.array([series.loss.stretch, *(float(spectral(each)) for each in images[1:])]),
-            np.array([np.sqrt(np.sum(each**2, axis=0).max()) for each in images]) * SLACK,
-            np.array([float(spectral(each[0])) for each in series.upper]),
+            np.sqrt(squares) * SLACK,
+            intervals,
+            np.array([loss.stretch, *(float(spectral(each)) for each in images[1:])]) + off,
+            np.array([np.sqrt(np.sum(each**2, axis=0).max()) for each in images]) * SLACK + off,
+            np.array(list(map(spectral, chain))) + descending_errors(intervals, start, chain),
         )
 
 
@@ -89,7 +98,8 @@ class StepNorms:
     Attributes:
         defect: the integral of |z' + grad f(z)|.
         rounding: the part of it that rounding makes.
-        moved: per layer, how far it moves.
+        moved: per layer, how far it moves, in spectral norm.
+        travelled: how far all layers move together, in Frobenius norm.
         upper: |a_j|.
         lower: |b_j|.
         intervals: the norms of partial products.
@@ -101,6 +111,7 @@ class StepNorms:
     defect: float
     rounding: float
     moved: Jet
+    travelled: float
     upper: Jet
     lower: Jet
     intervals: Jet
@@ -128,13 +139,15 @@ def over_step(series: Series, node: NodeNorms, length: float) -> StepNorms:
     lower = _lower_majorants(node, layers, share, remainder.tail)
     gradient = _scaled(node.gradient, share)
     made = _truncation(series.order, gradient, upper, lower)
-    rounded = errors.total(remainder, images[:, 0], intervals[..., 0])
-    # Layers are rounded to double precision, whatever they were computed in.
-    rounded += 4 * UNIT * float(np.sum(gradient[: series.order]))
+    whole = [(float(np.sum(a)), float(np.sum(b))) for a, b in zip(upper[1:], lower, strict=True)]
+    rounded = errors.total(remainder, images[:, 0], intervals[..., 0], whole)
+    # Layers are multiplied by the unit, and rounded to double precision.
+    rounded += 4 * max(UNIT, roundoff(series.kind)) * float(np.sum(gradient[: series.order]))
     return StepNorms(
         length * (made + rounded),
         length * rounded,
         moved,
+        float(np.linalg.norm([_total(each, share) - each[0] for each in node.sizes])) * SLACK,
         np.stack([jet(each) for each in upper]),
         np.stack([jet(each) for each in lower]),
         intervals,
@@ -192,8 +205,8 @@ class _Rounding:
         unit: gamma.
         sizes: of the layers.
         upper: the errors of a_0, ..., a_N.
-        upper_sizes: the norms of the same.
-        lower_sizes: the norms of b_0, ..., b_{N-1}.
+        upper_sizes: the norms of the same, of the known coefficients.
+        lower_sizes: those of b_0, ..., b_{N-1}.
         decay: the weight decay.
     """
 
@@ -212,7 +225,7 @@ class _Rounding:
         depth = len(series.layers)
         widest = max(max(each.shape[1:]) for each in (*series.layers, *series.upper))
         unit = (widest + series.known + 3) * roundoff(series.kind) * 1.01
-        sizes = [_total(_frobenius(each), share) for each in series.layers]
+        sizes = [_total(each, share) for each in node.sizes]
         upper = [_total(each, share) for each in node.upper]
         lower = [_total(each, share) for each in node.lower]
         made = [unit * sizes[j] * upper[j + 1] for j in range(depth)]
@@ -220,18 +233,28 @@ class _Rounding:
         return cls(unit, sizes, [*off, 0.0], upper, lower, series.decay)
 
     def total(
-        self, remainder: Remainder, images: Numbers, partial: Float[np.ndarray, "_ _"]
+        self,
+        remainder: Remainder,
+        images: Numbers,
+        partial: Float[np.ndarray, "_ _"],
+        whole: list[tuple[float, float]],
     ) -> float:
-        """What the gradient is off by, the loss's own remainder included."""
+        """What the gradient is off by, the loss's own remainder included.
+
+        An error is multiplied by the whole of the other factor, which is given for each layer with
+        what was bounded beyond the known orders.
+        """
         depth, lower = len(self.sizes), self.lower_sizes
         made = [0.0, *(self.unit * self.sizes[j - 1] * lower[j - 1] for j in range(1, depth))]
         off = []
         for j in range(depth):
             below = images[j] * remainder.outputs + partial[0, j] * remainder.gradient
             below += sum(partial[i, j] * made[i] for i in range(1, j + 1))
-            above, size = self.upper[j + 1], self.upper_sizes[j + 1]
-            products = self.unit * (size * lower[j] + 2 * self.decay * self.sizes[j])
-            off.append((size + above) * below + above * lower[j] + products)
+            above, (size, other) = self.upper[j + 1], whole[j]
+            products = self.unit * (
+                self.upper_sizes[j + 1] * lower[j] + 2 * self.decay * self.sizes[j]
+            )
+            off.append((size + above) * below + above * other + products)
         return float(np.linalg.norm(off))
 
 
@@ -247,7 +270,7 @@ def disturbed_images(
 
 
 def _frobenius(coefficients: Coefficients) -> Numbers:
-    return np.sqrt(np.sum(coefficients**2, axis=(1, 2)))
+    return np.sqrt(np.sum(coefficients**2, axis=(1, 2))) * SLACK
 
 
 def _scaled(coefficients: Numbers, share: float) -> Numbers:

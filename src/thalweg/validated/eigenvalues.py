@@ -15,7 +15,7 @@ from math import frexp, inf, isfinite, ldexp
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.losses import UNIT
+from thalweg.validated.rounding import UNIT
 
 Square = Float[np.ndarray, "_ _"]
 

@@ -99,7 +99,7 @@ def over_length(
     parts = _parts(length, bend, _BENT)
     if parts is None:
         return None
-    lowest = [bounds.smallest(at(length * i / parts)) for i in range(1, parts + 1)]
+    lowest = [bounds.smallest(at(length * (i / parts))) for i in range(1, parts + 1)]
     found = _interpolated([known.cheap, *lowest], bend)
     cost = length * max(found.mean, 0.0)
     after = Known(lowest[-1], None, known.directions, known.share, known.paid + cost)
@@ -128,7 +128,7 @@ def _looking_closer(
     else:
         lowest.append(known.sharp)
     for i in range(1, parts + 1):
-        bound, directions = bounds.sharper(at(length * i / parts), directions)
+        bound, directions = bounds.sharper(at(length * (i / parts)), directions)
         lowest.append(bound)
     share = min(1.0, lowest[-1] / after.cheap) if after.cheap < 0 else 1.0
     found = replace(after, sharp=lowest[-1], directions=directions, share=share, paid=0.0)

@@ -19,8 +19,9 @@ from jaxtyping import Float
 from thalweg.validated.chains import TINY, Chains, Layers, Square, length
 from thalweg.validated.defect import NodeNorms, StepNorms, disturbed_images
 from thalweg.validated.eigenvalues import householder, proven_lowest
-from thalweg.validated.losses import SLACK, UNIT, AbstractLossSeries, Reach
+from thalweg.validated.losses import AbstractLossSeries, Reach
 from thalweg.validated.norms import constant, disturbed, spectral, times
+from thalweg.validated.rounding import SLACK, UNIT
 
 
 def dense_hessian(chains: Chains, loss: AbstractLossSeries, decay: float) -> Square:
@@ -51,10 +52,10 @@ def dense_bound(
 ) -> float:
     """A lower bound on the smallest eigenvalue, from the whole matrix."""
     chains = Chains(layers, readout, loss)
-    return proven_lowest(dense_hessian(chains, loss, decay), _dense_error(chains, decay))
+    return proven_lowest(dense_hessian(chains, loss, decay), dense_error(chains, decay))
 
 
-def _dense_error(chains: Chains, decay: float) -> float:
+def dense_error(chains: Chains, decay: float) -> float:
     """How far `dense_hessian` may be off: as its factors are, and by putting them together."""
     errors, outputs = chains.errors, chains.upper[0].shape[1]
     size, unit = errors.derivative[0], (outputs + 8) * UNIT
@@ -142,7 +143,7 @@ def change(node: NodeNorms, step: StepNorms, loss: AbstractLossSeries, ball: flo
         )
     d1, d2, d3 = product_derivatives(above, partial, below)
     c1 = float(np.linalg.norm(above[1:] * columns[:-1]))
-    far = float(np.linalg.norm(away[:, 0]))
+    far = step.travelled + ball
     reach = Reach(d1 * far, c1 * far)
     curved = loss.third(reach) * c1 * d1**2 + 3 * loss.second(reach) * d1 * d2
     return Change((curved + loss.steepest(reach) * d3) * (1 + 1e-9), step.unknown * d2)

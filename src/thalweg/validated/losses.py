@@ -27,25 +27,13 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from typing_extensions import override
 
+from thalweg.validated.norms import frobenius, spectral
+from thalweg.validated.rounding import EXTENDED, SLACK, UNIT, roundoff
+
 Matrix = Float[np.ndarray, "_ _"]
 Wide = Shaped[np.ndarray, "_ _"]  # of extended precision, too
 Changes = Float[np.ndarray, "_ _ _"]
 Numbers = Float[np.ndarray, " _"]
-
-UNIT = float(np.finfo(float).eps) / 2
-"""The unit roundoff of double precision."""
-
-EXTENDED = np.longdouble
-"""The widest numbers that there are: 64 bits where double precision has 53, on some machines 53."""
-
-
-SLACK = 1 + 1e-12
-"""What norms are enlarged by, for their own rounding."""
-
-
-def roundoff(kind: Any) -> float:
-    """The unit roundoff of these numbers."""
-    return float(np.finfo(kind).eps) / 2
 
 
 class Remainder(NamedTuple):
@@ -203,11 +191,12 @@ class SquareSeries(AbstractLossSeries):
         self.scale, self.constant = float(scale), float(constant)
         self.blur, self.unreached = float(blur), float(unreached)
         self.images = self.factor.T
-        self.stretch = float(np.linalg.norm(self.factor, 2)) * (1 + 1e-12)
-        self.images_error = self.blur * float(np.linalg.norm(self.factor)) * SLACK
+        self.images_error = self.blur * frobenius(self.factor)
+        self.stretch = float(spectral(self.factor)) + self.images_error
         self.bending_rate = 0.0
         self._samples = samples
         self._residual: np.ndarray | None = None
+        self._doubt = 0.0
         self._kind: Any = float
 
     @cached_property
@@ -235,9 +224,11 @@ class SquareSeries(AbstractLossSeries):
     def extend(self, product: Wide) -> Wide:
         first, self._kind = self._residual is None, product.dtype
         if first or not self._in_moments:
-            outputs = product.astype(float) @ self.images
+            narrow = product.astype(float)
+            outputs = narrow @ self.images
             if first:
                 self._residual = outputs = outputs - self.target
+                self._doubt = self._residual_error(frobenius(narrow))
             if not self._in_moments:
                 return 2 * self.scale * (outputs @ self.factor)
         rates = product @ self.moments.inputs
@@ -251,18 +242,31 @@ class SquareSeries(AbstractLossSeries):
     def remainder(self, product: Numbers, known: int, share: float, error: float) -> Remainder:
         tail = 2 * self.scale * self.stretch**2 * product
         tail[: known + 1] = 0.0
-        rows, features = self.factor.shape
-        whole = float(np.linalg.norm(self.factor))
-        made_of = float(np.sum(product[: known + 1])) * whole + float(np.linalg.norm(self.target))
-        rounded, all_of_it = 1.01 * UNIT * made_of, made_of + (self.constant / self.scale) ** 0.5
-        outputs = (features + 2) * rounded + self.stretch * error + self.blur * all_of_it
-        inputs = ((rows + 2) * rounded + self.blur * all_of_it) * whole
+        # To M's full degree: what F and the moments are off by concerns all of it.
+        size = float(np.sum(product)) * SLACK
+        outputs = self._residual_error(size) + self.stretch * error
         unknown = 2 * self.scale * outputs
         if not self._in_moments:
+            inputs = self._pulled_back_error(size)
             return Remainder(tail, unknown, 2 * self.scale * inputs, unknown)
-        near = float(np.sum(product[: known + 1])) * SLACK
         carried = 2 * self.scale * self.stretch * error
-        return Remainder(tail, carried, 2 * self.scale * self._moment_error(near), unknown)
+        return Remainder(tail, carried, 2 * self.scale * self._moment_error(size), unknown)
+
+    def _made_of(self, size: float) -> tuple[float, float]:
+        """What M F^T - G is made of, for M of this size, and what that of the samples is."""
+        made_of = size * frobenius(self.factor) + frobenius(self.target)
+        return made_of, made_of + (self.constant / self.scale) ** 0.5
+
+    def _residual_error(self, size: float) -> float:
+        """What M F^T - G is off by, for M of this size, by rounding and as F and G are."""
+        made_of, all_of_it = self._made_of(size)
+        return ((self.factor.shape[1] + 3) * UNIT * made_of + self.blur * all_of_it) * SLACK
+
+    def _pulled_back_error(self, size: float) -> float:
+        """What a residual R times F is off by, for M of this size, where R is exact."""
+        made_of, all_of_it = self._made_of(size)
+        off = (self.factor.shape[0] + 3) * UNIT * made_of + self.blur * all_of_it
+        return off * frobenius(self.factor) * SLACK
 
     def _moment_error(self, size: float) -> float:
         """What M Sigma - Lambda is off by, M of this size, by rounding and as the moments are."""
@@ -300,4 +304,4 @@ class SquareSeries(AbstractLossSeries):
     @override
     def steepest(self, reach: Reach) -> float:
         assert self._residual is not None
-        return 2 * self.scale * (float(np.linalg.norm(self._residual)) + reach.whole) * (1 + 1e-12)
+        return 2 * self.scale * (frobenius(self._residual) + self._doubt + reach.whole) * SLACK

@@ -40,7 +40,8 @@ from jaxtyping import Float, Int
 from thalweg.validated.chains import Chains, Layers, Square, length
 from thalweg.validated.eigenvalues import backward, householder, proven_lowest
 from thalweg.validated.hessian import norm_bound
-from thalweg.validated.losses import UNIT, AbstractLossSeries
+from thalweg.validated.losses import AbstractLossSeries
+from thalweg.validated.rounding import UNIT
 
 Directions = Float[np.ndarray, "_ _"]
 

@@ -10,14 +10,21 @@ rho_k the jet of W_k less its constant. Sorted by the first layer from above tha
 beginning, the partial products have the jets
 
     T_ij = P_ij + sum over i < k <= j of P_kj rho_k T_i,k-1.
+
+A partial product that is computed layer by layer, from the i-th on, is off: what is rounded at the
+k-th layer, at most (w + 2) u |W_k| |W_{k-1} ... W_{i+1}| in Frobenius norms with w columns, is
+carried on by the layers after it. With E_ij the sum over i + 1 < k <= j of that times P_kj,
+
+    P_ij <= |the computed product| + E_ij.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.losses import SLACK
+from thalweg.validated.rounding import SLACK, UNIT, product_error
 
 Jet = Float[np.ndarray, "... 3"]
 Layers = Sequence[Float[np.ndarray, "_ _"]]
@@ -56,22 +63,58 @@ def spectral(matrices: Float[np.ndarray, "... _ _"]) -> Float[np.ndarray, "..."]
         turned = np.swapaxes(matrices, -1, -2)
         small = matrices @ turned if matrices.shape[-2] < matrices.shape[-1] else turned @ matrices
         top = np.linalg.eigvalsh(small)[..., -1]
-        rounding = small.shape[-1] * 1e-14 * np.abs(small).max(axis=(-2, -1)) * small.shape[-1]
+        # The products in the entries, and LAPACK's backward error.
+        n, terms = small.shape[-1], max(matrices.shape[-2:])
+        rounding = n * (16 * n + 2 * terms) * UNIT * np.abs(small).max(axis=(-2, -1))
         return np.asarray(np.sqrt(np.maximum(top, 0) + rounding) * SLACK)
     return np.asarray(np.linalg.svd(matrices, compute_uv=False)[..., 0] * SLACK)
 
 
+def frobenius(matrix: Float[np.ndarray, "_ _"]) -> float:
+    """An upper bound on the Frobenius norm, which is cheaper than the largest singular value."""
+    return float(np.linalg.norm(matrix)) * SLACK
+
+
 def interval_norms(layers: Layers) -> Float[np.ndarray, "_ _"]:
-    """P_ij at (i, j): the norms of all partial products; zero where j < i."""
+    """P_ij at (i, j), at most: the norms of all partial products; zero where j < i."""
+    return partial_products(layers, spectral)[0]
+
+
+def partial_products(
+    layers: Layers, size: Callable[[np.ndarray], Any]
+) -> tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _"]]:
+    """Upper bounds P_ij on all partial products, and E_ij on what the computed ones are off by."""
     depth = len(layers)
-    norms = np.eye(depth + 1)
-    for i in range(depth):
-        product = layers[i]
-        norms[i, i + 1] = spectral(product)
+    norms, errors = np.eye(depth + 1), np.zeros((depth + 1, depth + 1))
+    sizes = [frobenius(layer) for layer in layers]
+    for i in range(depth - 1, -1, -1):
+        product, made = layers[i], []
+        norms[i, i + 1] = size(product)
         for j in range(i + 1, depth):
+            made.append(product_error(layers[j].shape[1]) * sizes[j] * frobenius(product))
             product = layers[j] @ product
-            norms[i, j + 1] = spectral(product)
-    return norms
+            errors[i, j + 1] = norms[i + 2 : j + 2, j + 1] @ made * SLACK
+            norms[i, j + 1] = size(product) + errors[i, j + 1]
+    return norms, errors
+
+
+def ascending_errors(
+    partial: Float[np.ndarray, "_ _"], layers: Layers, chain: Sequence[np.ndarray]
+) -> Float[np.ndarray, " _"]:
+    """What x_0, x_1 = W_1 x_0, ... are off by, as computed, where x_0 is exact: Frobenius norms."""
+    used = layers[: len(chain) - 1]
+    sizes = [product_error(w.shape[1]) * frobenius(w) for w in used]
+    made = np.array([a * frobenius(x) for a, x in zip(sizes, chain, strict=False)])
+    return partial[1 : len(chain), : len(chain)].T @ made * SLACK
+
+
+def descending_errors(
+    partial: Float[np.ndarray, "_ _"], layers: Layers, chain: Sequence[np.ndarray]
+) -> Float[np.ndarray, " _"]:
+    """The same of x_0, ..., x_{N-1} = W_N^T x_N, x_N, where x_N is exact."""
+    sizes = [product_error(w.shape[0]) * frobenius(w) for w in layers]
+    made = np.array([a * frobenius(x) for a, x in zip(sizes, chain[1:], strict=True)])
+    return partial[:, :-1] @ made * SLACK
 
 
 def disturbed(norms: Float[np.ndarray, "_ _"], moved: Jet) -> Jet:

@@ -32,17 +32,9 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
 
-from thalweg.validated.losses import (
-    SLACK,
-    UNIT,
-    AbstractLossSeries,
-    Changes,
-    Matrix,
-    Numbers,
-    Reach,
-    Remainder,
-)
+from thalweg.validated.losses import AbstractLossSeries, Changes, Matrix, Numbers, Reach, Remainder
 from thalweg.validated.norms import spectral
+from thalweg.validated.rounding import SLACK, UNIT
 
 Samples = Float[np.ndarray, " _"]
 Outputs = Float[np.ndarray, "_ _"]
@@ -164,7 +156,8 @@ class CrossEntropySeries(AbstractProbabilitySeries):
     @override
     def next_probabilities(self, rates: list[Outputs]) -> Outputs:
         turned, chances = np.stack(rates[::-1]), np.stack(self.chances)
-        self.means.append(np.sum(chances * turned, axis=(0, 1)))
+        # Over the classes first: the longer a sum, the more it can be off.
+        self.means.append(np.sum(np.sum(chances * turned, axis=1), axis=0))
         means = np.stack(self.means[::-1])[:, None]
         return np.sum(chances * (turned - means), axis=0)
 

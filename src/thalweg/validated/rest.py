@@ -28,9 +28,19 @@ from math import inf, sqrt
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.hessian import Chains, dense_hessian, product_derivatives
-from thalweg.validated.losses import UNIT, AbstractLossSeries, SquareSeries
-from thalweg.validated.norms import constant, disturbed, interval_norms, spectral
+from thalweg.validated.eigenvalues import proven_lowest
+from thalweg.validated.hessian import Chains, dense_error, dense_hessian, product_derivatives
+from thalweg.validated.losses import AbstractLossSeries, SquareSeries
+from thalweg.validated.norms import (
+    ascending_errors,
+    constant,
+    descending_errors,
+    disturbed,
+    frobenius,
+    interval_norms,
+    spectral,
+)
+from thalweg.validated.rounding import SLACK, UNIT
 
 Layers = tuple[Float[np.ndarray, "_ _"], ...]
 
@@ -81,12 +91,14 @@ class Rest:
             return None
         values = np.linalg.svd(loss.factor, compute_uv=False)
         lowest = float(values[-1]) - (64 + 8 * features) * UNIT * float(values[0])
+        lowest -= loss.images_error
         chains = Chains(layers, readout, loss)
-        least = _least_singular_value(chains)
+        intervals = interval_norms(layers)
+        off = descending_errors(intervals, layers, chains.upper)
+        least = _least_singular_value(chains, intervals, off)
         if rows > features or not lowest > 0 or not least > 0:
             return None
-        intervals = interval_norms(layers)
-        chain = np.array([float(spectral(each)) for each in chains.upper])
+        chain = np.array([float(spectral(each)) for each in chains.upper]) + off
         root = _root(chains, intervals, loss)
         return cls(loss, dense, chains, intervals, chain, least, lowest, root)
 
@@ -144,7 +156,7 @@ class Rest:
         if not self.dense:
             return inf
         matrix = dense_hessian(self.chains, self.loss, 0.0)
-        return float(np.linalg.eigvalsh(matrix)[-1]) * (1 + 16 * matrix.shape[0] * UNIT)
+        return -proven_lowest(-matrix, dense_error(self.chains, 0.0))
 
 
 def _fixed(reach: Callable[[float], float], first: float) -> float | None:
@@ -160,15 +172,27 @@ def _fixed(reach: Callable[[float], float], first: float) -> float | None:
     return None
 
 
-def _least_singular_value(chains: Chains) -> float:
-    """That of J, from J J^T = sum over j of (a_j^T a_j) x (V_{j-1}^T V_{j-1}), V = W_j ... W_1."""
+def _least_singular_value(
+    chains: Chains, intervals: Float[np.ndarray, "_ _"], off: Float[np.ndarray, " _"]
+) -> float:
+    """That of J, from J J^T = sum over j of (a_j^T a_j) x (V_{j-1}^T V_{j-1}), V = W_j ... W_1.
+
+    The a_j are off by these numbers, and J by no more than its parts together.
+    """
     features, outputs = chains.layers[0].shape[1], chains.upper[0].shape[1]
-    below, gram = np.eye(features), np.zeros((outputs * features, outputs * features))
+    gram, below = np.zeros((outputs * features, outputs * features)), [np.eye(features)]
     for above, layer in zip(chains.upper[1:], chains.layers, strict=True):
-        gram += np.kron(above.T @ above, below.T @ below)
-        below = layer @ below
-    slack = (8 * gram.shape[0] + 64 * len(chains.layers)) * UNIT * float(np.trace(gram))
-    return sqrt(max(float(np.linalg.eigvalsh(gram)[0]) - slack, 0.0))
+        gram += np.kron(above.T @ above, below[-1].T @ below[-1])
+        below.append(layer @ below[-1])
+    above = np.array([frobenius(each) for each in chains.upper[1:]])
+    images = np.array([frobenius(each) for each in below[:-1]])
+    images_off = ascending_errors(intervals, chains.layers, below)[:-1]
+    wrong = np.linalg.norm(off[1:] * (images + images_off) + above * images_off) * SLACK
+    widest = max(max(layer.shape) for layer in chains.layers)
+    # Two products, their Kronecker product, and the sum over layers.
+    rounding = (2 * widest + len(chains.layers) + 8) * UNIT * float(np.sum((above * images) ** 2))
+    least = max(proven_lowest(gram, rounding), 0.0)
+    return max(sqrt(least) * (1 - 4 * UNIT) - float(wrong), 0.0)
 
 
 def _root(chains: Chains, intervals: Float[np.ndarray, "_ _"], loss: SquareSeries) -> float:
