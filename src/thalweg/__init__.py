@@ -43,8 +43,10 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg._compiled import keep_compiled as keep_compiled
     from thalweg.critical import critical_learning_rate as critical_learning_rate
     from thalweg.curvature import extreme_eigenvalues as extreme_eigenvalues
+    from thalweg.curvature import layer_spectra as layer_spectra
     from thalweg.curvature import sharpness as sharpness
     from thalweg.curvature import smallest_eigenvalue as smallest_eigenvalue
+    from thalweg.dynamics import compare as compare
     from thalweg.dynamics import descend as descend
     from thalweg.dynamics import distance as distance
     from thalweg.dynamics import flow as flow
@@ -60,6 +62,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg.problem import Regression as Regression
     from thalweg.problem import TargetMatrix as TargetMatrix
     from thalweg.proofs import prove as prove
+    from thalweg.reports import report as report
     from thalweg.sweeps import merge as merge
     from thalweg.sweeps import sweep as sweep
     from thalweg.theorems import certify as certify
@@ -86,6 +89,7 @@ _LATER = {
     "certificates": "certificates",
     "certified_step": "tubes:certified_step",
     "certify": "theorems:certify",
+    "compare": "dynamics:compare",
     "critical": "critical",
     "critical_learning_rate": "critical:critical_learning_rate",
     "curvature": "curvature",
@@ -97,6 +101,7 @@ _LATER = {
     "flow": "dynamics:flow",
     "initialisation": "initialisation",
     "keep_compiled": "_compiled:keep_compiled",
+    "layer_spectra": "curvature:layer_spectra",
     "measurement": "measurement",
     "merge": "sweeps:merge",
     "network": "network",
@@ -108,6 +113,7 @@ _LATER = {
     "proofs": "proofs",
     "prove": "proofs:prove",
     "quantities": "quantities",
+    "report": "reports:report",
     "sharpness": "curvature:sharpness",
     "smallest_eigenvalue": "curvature:smallest_eigenvalue",
     "solvers": "solvers",

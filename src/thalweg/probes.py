@@ -12,7 +12,11 @@ leaves it behind; with a `folder` the report is written when the `with` block is
 reason.
 """
 
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
+from warnings import warn
 
 import equinox as eqx
 import jax
@@ -22,6 +26,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, require_count, require_positive
+from thalweg._pictured import Pictured
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights
 from thalweg.curvature import Extremes, extreme_eigenvalues
@@ -34,6 +39,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_WRITING = "thalweg.reports.probes"  # above, like all that draws: known by its name alone
 _PAST = 3  # points from which the next one's eigenvectors are predicted
 
 
@@ -65,7 +71,7 @@ class Probed(NamedTuple):
 
 
 @shown
-class Probe:
+class Probe(Pictured):
     """Measures an objective at every so many calls, at the weights that it is called with.
 
     Attributes:
@@ -82,7 +88,7 @@ class Probe:
         *,
         learning_rate: Any = None,
         tolerance: float = 1e-3,
-        folder: Any = None,
+        folder: str | PathLike[str] | None = None,
     ):
         """Take what to measure, and at how many calls.
 
@@ -140,6 +146,35 @@ class Probe:
             name: np.array([getattr(each, name) for each in self.records], float)
             for name in Probed._fields
         }
+
+    def report(self, folder: str | PathLike[str] | None = None) -> Path:
+        """Write what was measured so far, as a page with its pictures; the path of the page.
+
+        Args:
+            folder: where to; the one that the probe was made with, if not given.
+        """
+        place = self.folder if folder is None else folder
+        if place is None:
+            raise InputError("`folder` must say where the report goes, got None.")
+        return import_module(_WRITING).report_probe(self, Path(place))
+
+    def headline(self) -> dict[str, Any]:
+        """What is said first of it: how often it measured, and what it found last."""
+        last = self.records[-1] if self.records else None
+        return {"calls": self._calls, "measured": len(self.records), "last": last}
+
+    def __enter__(self) -> "Probe":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.folder is None or not self.records:
+            return
+        try:
+            self.report()
+        except InputError as error:
+            if exception[0] is None:
+                raise
+            warn(str(error), stacklevel=2)  # what ended the loop matters more
 
 
 def _rate(given: Any) -> float:

@@ -17,12 +17,13 @@ certificate then says that the theorem applies, and its answers are what it prom
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from html import escape
 from typing import Any
 
 from thalweg.certificates.answers import Answer
 from thalweg.certificates.claim import Claim
 from thalweg.certificates.magnitude import plain_number, readable
-from thalweg.certificates.text import table
+from thalweg.certificates.text import html_table, table
 
 
 class Verdict(Enum):
@@ -111,3 +112,7 @@ class Certificate:
         )
         head = f"{self.reference}  {self.title}: {self.verdict.value}"
         return "\n".join((head, table(self.rows()), *answers))
+
+    def _repr_html_(self) -> str:
+        head = f"<b>{escape(self.reference)}</b>  {escape(self.title)}: {self.verdict.value}"
+        return f"<p>{head}</p>{html_table(self.rows())}"

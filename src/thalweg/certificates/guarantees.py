@@ -7,6 +7,7 @@ answer; of the others the first assumption that fails is kept, and by how much i
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from inspect import isabstract
 from math import nan
 from typing import Any, get_args, get_origin
@@ -23,7 +24,7 @@ from thalweg.certificates.overview import (
     titled_tables,
 )
 from thalweg.certificates.statement import Statement
-from thalweg.certificates.text import table
+from thalweg.certificates.text import html_table, table
 from thalweg.certificates.theorem import AbstractTheorem, AbstractTrainingTheorem
 
 
@@ -115,6 +116,19 @@ class Guarantees:
     def __str__(self) -> str:
         tables = titled_tables(self.overview())
         return "\n\n".join(f"{title}\n\n{table(rows)}" for title, rows in tables) + "\n"
+
+    def _repr_html_(self) -> str:
+        """The answers, with the rest folded away."""
+        overview = self.overview()
+        parts = []
+        for title, rows in titled_tables(overview):
+            shut = (
+                "" if title in [each["question"] for each in overview["answers"]] else "</details>"
+            )
+            opened = f"<details><summary>{escape(title)}</summary>" if shut else ""
+            said = opened or f"<p><b>{escape(title)}</b></p>"
+            parts.append(f"{said}{html_table(rows)}{shut}")
+        return "".join(parts)
 
 
 def check_all(statements: Sequence[Statement], case: Case) -> Guarantees:

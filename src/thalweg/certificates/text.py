@@ -1,6 +1,7 @@
-"""Tables as plain text, no wider than a page."""
+"""Tables as plain text, no wider than a page, and as HTML for notebooks."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import zip_longest
 from textwrap import wrap
 
@@ -28,6 +29,20 @@ def table(rows: Sequence[Row]) -> str:
     rule = {name: "-" * width for name, width in widths.items()}
     lines = [_line(dict(zip(names, names, strict=True)), widths), _line(rule, widths)]
     return "\n".join(lines + [line for row in rows for line in _lines(row, widths)])
+
+
+def html_table(rows: Sequence[Row]) -> str:
+    """The same as HTML."""
+    names = columns(rows)
+    if not names:
+        return ""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        inner = (f'<{tag} style="text-align:left">{escape(each)}</{tag}>' for each in cells)
+        return f"<tr>{''.join(inner)}</tr>"
+
+    body = "".join(line([row[name] for name in names], "td") for row in rows)
+    return f"<table>{line(names, 'th')}{body}</table>"
 
 
 def _fitted(longest: dict[str, int]) -> dict[str, int]:

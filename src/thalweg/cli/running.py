@@ -36,6 +36,15 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run anew, and then replace the run in the folder.")
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="FILE.py:FUNCTION",
+            help="Run a model of your own: FUNCTION() returns an objective and a start. The file "
+            "is your own code and is run as such: name none that you would not run yourself.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Descend and flow from one start; measure, prove and check; write a report.
@@ -47,13 +56,15 @@ def run(
     from thalweg.experiment import folders
     from thalweg.storage.files import only_writer, require_no_writer
 
+    if model is not None:
+        _require_model_alone(file, changes)
     settings = read_experiment(file, changes)
     base = Path(settings.output.folder) if folder is None else folder
     named = folder is not None or settings.output.folder != folders.DEFAULT
     if named:
         require_no_writer(base)
     # What is wrong is said before there is a folder.
-    ready = experiment.prepared(settings, folder_of(file))
+    ready = _ready(settings, file, model)
     wanted = folders.Wanted(
         experiment.moved(settings, folder_of(file), base),
         experiment.keeper_of(settings, ready).digest,
@@ -71,6 +82,28 @@ def run(
             say_if_long(ready.seconds)
             results, page = _performed(settings, ready, file, place)
     tell_run(results, page, as_json)
+
+
+def _require_model_alone(file: Path | None, changes: list[str] | None) -> None:
+    from thalweg.cli.models import require_settings_of_models
+
+    if file is not None:
+        raise InputError(
+            f"FILE must be left out where there is a `--model`, got {file}; change its training "
+            "with `--set`."
+        )
+    require_settings_of_models(changes)
+
+
+def _ready(settings: Any, file: Path | None, model: str | None) -> Any:
+    """What is built and can be afforded, of an experiment or of a model of one's own."""
+    from thalweg import experiment
+
+    if model is None:
+        return experiment.prepared(settings, folder_of(file))
+    from thalweg.cli.models import prepared_model
+
+    return prepared_model(settings, model)
 
 
 def _place(wanted: Any, base: Path, named: bool) -> Path:
@@ -101,8 +134,8 @@ def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tup
 
     with progress_bars(*experiment.STAGES) as update:
         results = experiment.perform(settings, folder_of(file), update, kept_in=place, ready=ready)
-    results.attrs["experiment"] = experiment.to_toml(
-        experiment.moved(settings, folder_of(file), place)
+    results.attrs["experiment"] = experiment.settings_of(
+        experiment.moved(settings, folder_of(file), place), ready.objective
     )
     with working("report"):
         page = reports.write(results, place)

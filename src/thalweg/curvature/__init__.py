@@ -1,7 +1,8 @@
 """Second order at a point: the Hessian's spectrum with errors, exact forms, and bounds.
 
 `spectrum` finds both ends at a point, or of any of the `operators`; `path` does along runs, and
-`density` tells what is between. `forms` has the second derivative in closed form; `bounds`, `balls`
+`density` tells what is between, `layers` what each layer's
+block has. `forms` has the second derivative in closed form; `bounds`, `balls`
 and `minimisers` bound it by norms, `proven` its smallest eigenvalue; `regions` says where it
 exists.
 """
@@ -17,6 +18,7 @@ from thalweg.curvature.bounds import (
 )
 from thalweg.curvature.density import SpectralDensity, spectral_density
 from thalweg.curvature.forms import linear_form, linear_hessian, reduced_sharpness, region_form
+from thalweg.curvature.layers import LayerOperator, layer_operators, layer_spectra
 from thalweg.curvature.minimisers import (
     LayerwiseBounds,
     LeastSharpness,
@@ -61,6 +63,7 @@ __all__ = [
     "Eigenvalue",
     "Extremes",
     "HessianOperator",
+    "LayerOperator",
     "LayerwiseBounds",
     "LeastSharpness",
     "SharpnessBounds",
@@ -79,6 +82,8 @@ __all__ = [
     "gradient_norm_bounds",
     "hessian_norm_bounds",
     "is_regular",
+    "layer_operators",
+    "layer_spectra",
     "layerwise_sharpness_bounds",
     "least_sharpness",
     "linear_form",

@@ -2,10 +2,12 @@
 
 `descent` runs many starts at once (`batch` has the compiled loop), `flow` integrates with a solver
 of `thalweg.solvers`, `validated` records a flow that is proven, `escape` follows one out of a
-saddle; a `trajectory` is what all of them leave behind, and `starts` reads what they are given.
-`exact` has closed forms, `end_to_end` the flow of a product by itself.
+saddle; a `trajectory` is what all of them leave behind, a `comparison` two of them, and
+`starts` reads what they are given. `exact` has closed forms, `end_to_end` the flow of a product
+by itself.
 """
 
+from thalweg.dynamics.comparison import Comparison, compare
 from thalweg.dynamics.descent import Descent, descend, nothing
 from thalweg.dynamics.escape import Escape, escape
 from thalweg.dynamics.flow import Flow, flow
@@ -16,11 +18,13 @@ from thalweg.solvers import FlowError
 __all__ = [
     "AbstractFlow",
     "AbstractTrajectory",
+    "Comparison",
     "Descent",
     "Escape",
     "Flow",
     "FlowError",
     "ValidatedFlow",
+    "compare",
     "descend",
     "distance",
     "escape",

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, described
+from thalweg._pictured import Pictured
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights
 from thalweg.objective import Objective
@@ -26,7 +27,7 @@ _Path = TypeVar("_Path", bound="AbstractTrajectory")
 
 
 @shown
-class AbstractTrajectory(eqx.Module):
+class AbstractTrajectory(Pictured, eqx.Module):
     """The recorded path of the weights of one objective."""
 
     objective: eqx.AbstractVar[Any]  # an AbstractObjective; what needs a network asks it for one

@@ -28,18 +28,29 @@ __all__ = [
     "objective",
     "perform",
     "prepared",
+    "prepared_own",
     "read",
+    "settings_of",
     "start",
     "to_toml",
 ]
 
 
 if TYPE_CHECKING:
-    from thalweg.experiment.estimates import prepared
+    from thalweg.experiment.estimates import prepared, prepared_own
     from thalweg.experiment.performance import STAGES, keeper_of, perform
+    from thalweg.experiment.results import settings_of
 else:  # they bring datasets and stores, which take a second to load
     _RUNNING = dict.fromkeys(("STAGES", "keeper_of", "perform"), "performance")
-    __getattr__ = later(__name__, {"prepared": "estimates", **_RUNNING})
+    __getattr__ = later(
+        __name__,
+        {
+            "prepared": "estimates",
+            "prepared_own": "estimates",
+            "settings_of": "results",
+            **_RUNNING,
+        },
+    )
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ made again although defaults may change.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from os.path import relpath
 from pathlib import Path
@@ -106,11 +106,25 @@ _RIVALS = {
 }
 
 
+OWN_TABLES = ("title", "training", "flow", "curvature", "output")
+"""What is to be said of an experiment whose objective and start are built by somebody else."""
+
+
 @checked
-def to_toml(experiment: Experiment, comments: bool = False) -> str:
-    """The experiment as a file with all of its fields, with a comment beside each if asked for."""
+def to_toml(
+    experiment: Experiment, comments: bool = False, *, tables: Collection[str] | None = None
+) -> str:
+    """The experiment as a file, with a comment beside each field if asked for.
+
+    Args:
+        experiment: what is written.
+        comments: what each field means, beside it.
+        tables: the names of those that are written; all if not given.
+    """
     document = tomlkit.document()
     for name, info in type(experiment).model_fields.items():
+        if tables is not None and name not in tables:
+            continue
         value = getattr(experiment, name)
         if isinstance(value, BaseModel):
             document.add(name, _table(name, value, comments))

@@ -10,9 +10,11 @@ from thalweg.objective import Objective
 from thalweg.quantities.of_runs import FLATNESS
 
 
-def flatness(objective: Objective) -> dict[str, float]:
+def flatness(objective: Objective | None) -> dict[str, float]:
     """By name; NaN where nothing is known, that is but for one output, square loss, no decay."""
     found = dict.fromkeys((each.name for each in FLATNESS), float("nan"))
+    if objective is None:
+        return found
     try:
         bounds = minimiser_sharpness_bounds(objective)
         found["paper_sharpness_bound"] = float(bounds.paper)

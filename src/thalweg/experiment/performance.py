@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._fingerprint import fingerprint
 from thalweg._threads import one_blas_thread
-from thalweg._typing import Weights
+from thalweg._typing import AnyWeights
 from thalweg._version import __version__
 from thalweg.certificates import Question
 from thalweg.curvature import spectrum_along
@@ -43,7 +43,7 @@ from thalweg.experiment.trajectories import (
     some_records,
 )
 from thalweg.measurement import least_loss
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.quantities.registry import registered
 from thalweg.storage.keeper import Arrays, Keeper
 from thalweg.theorems import certify_case
@@ -53,6 +53,7 @@ Progress = Callable[[str, float], None]
 STAGES = ("descent", "flow", "tube", "spectrum", "quantities", "certificates")
 """What `perform` does, in this order."""
 
+_NOTHING_PROVEN = "Nothing is proven of it: the bounds are for networks on problems."
 _LARGE = 4000  # weights; above, one end of the spectrum takes seconds at every record
 _FEW = 20  # records at which it is then measured
 _COMPARED = (
@@ -81,7 +82,7 @@ def perform(
     """
     ready = prepared(experiment, folder) if ready is None else ready
     keeper = keeper_of(experiment, ready, kept_in)
-    work = _Work(experiment, ready.objective, ready.weights, keeper, progress)
+    work = Work(experiment, ready.objective, ready.weights, keeper, progress)
     with one_blas_thread():
         return work.results()
 
@@ -93,7 +94,8 @@ def keeper_of(experiment: Experiment, ready: Prepared, kept_in: Path | None = No
         "thalweg": __version__,
         "experiment": to_toml(experiment.model_copy(update={"title": "", "output": Output()})),
         "registered": {each.name: fingerprint(each.measure) for each in registered()},
-        "arrays": _digest([*jax.tree.leaves(ready.objective), *ready.weights]),
+        "built_by": ready.source,
+        "arrays": _digest(jax.tree.leaves((ready.objective, ready.weights))),
     }
     return Keeper(None if kept_in is None else kept_in / PARTS, key)
 
@@ -107,19 +109,28 @@ def _digest(arrays: Iterable[Any]) -> str:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """An experiment while it is being done."""
 
     experiment: Experiment
-    objective: Objective
-    weights: Weights
+    objective: AbstractObjective
+    weights: AnyWeights
     keeper: Keeper
     progress: Progress
 
     def results(self) -> xr.Dataset:
         """All stages, then all that they found in one dataset."""
         runs = self.descent()
-        exact, forever, reasons = self.flow(runs)
+        return self.measured(runs, *self.flow(runs))
+
+    def measured(
+        self,
+        runs: list[Descent],
+        exact: AbstractFlow | None,
+        forever: np.ndarray,
+        reasons: dict[str, str],
+    ) -> xr.Dataset:
+        """All stages that come after descent and flow, and everything in one dataset."""
         distances = [self.distance(run, exact) for run in runs]
         proven, no_tube = self.proofs(runs, distances, forever)
         trajectories: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
@@ -131,8 +142,10 @@ class _Work:
             spectra=self.spectra(trajectories),
             quantities=self.quantities(trajectories),
             certificates=self.certificates(runs[0], exact),
-            theory=flatness(self.objective),
-            minimum=least_loss(self.objective),
+            theory=flatness(self.network_objective),
+            minimum=np.nan
+            if self.network_objective is None
+            else least_loss(self.network_objective),
             reasons=reasons | {"no_tube": no_tube},
         )
         results = assemble(self.experiment, self.objective, found, self.keeper.seconds)
@@ -149,7 +162,8 @@ class _Work:
             def descend(rate: float = rate, report: Callable[[float], None] = report) -> Arrays:
                 return descent_arrays(self.objective, self.weights, training, rate, report)
 
-            runs.append(descent_from(self._part("descent", number, descend), self.objective))
+            arrays = self._part("descent", number, descend)
+            runs.append(descent_from(arrays, self.objective, self.weights))
             report(1.0)
         return runs
 
@@ -175,9 +189,14 @@ class _Work:
     ) -> tuple[list[Arrays], str]:
         """What is proven of each run's distance from the flow, or why nothing is.
 
+        Nothing is known of objectives that are no network on a problem.
+
         A flow that is validated proves it of all runs; else each run proves its own.
         """
         kind, tubes, reason = self.experiment.flow.tube, [], ""
+        if self.network_objective is None:
+            self.progress("tube", 1.0)
+            return [{} for _ in runs], _NOTHING_PROVEN
         validated = [_interval(*each) for each in zip(distances, forever, strict=True)]
         if all(validated) or kind == "off":
             self.progress("tube", 1.0)
@@ -194,11 +213,12 @@ class _Work:
     def spectra(self, trajectories: list[AbstractTrajectory]) -> list[Arrays]:
         """Both ends of the spectrum along each trajectory."""
         settings, found = self.experiment.curvature, []
-        if not settings.enabled:
+        if not settings.enabled or not all(each.has_weights for each in trajectories):
             self.progress("spectrum", 1.0)
             return [{} for _ in trajectories]
         records = settings.records
-        if records is None and self.objective.network.size > _LARGE:
+        size = sum(np.size(array) for array in jax.tree.leaves(self.weights))
+        if records is None and size > _LARGE:
             records = _FEW
         for number, each in enumerate(trajectories):
             self.progress("spectrum", number / len(trajectories))
@@ -225,7 +245,7 @@ class _Work:
         """Which guarantees hold for the first learning rate, as text, and what they bound."""
         self.progress("certificates", 0.0)
         found: dict[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
-        if self.experiment.certificates.enabled:
+        if self.experiment.certificates.enabled and self.network_objective is not None:
             arrays = self._part("certificates", 0, lambda: self._certify(run, exact))
             found = {
                 "text": str(arrays["text"]),
@@ -235,8 +255,9 @@ class _Work:
         return found
 
     def _certify(self, run: Descent, exact: AbstractFlow | None) -> Arrays:
-        case = building.case_of(self.experiment, self.objective, self.weights)
-        small = self.objective.network.size <= _COMPARED
+        objective = cast(Objective, self.objective)
+        case = building.case_of(self.experiment, objective, self.weights)
+        small = objective.network.size <= _COMPARED
         if not run.diverged and exact is not None and small:  # NaN keeps no promise
             case = replace(case, run=run, flow=flow_at(exact, run.times))
         found = certify_case(case)
@@ -247,10 +268,15 @@ class _Work:
 
     def distance(self, run: Descent, exact: AbstractFlow | None) -> Distance:
         """From a run to the flow, at the run's records."""
-        if exact is None:
+        if exact is None or not run.has_weights:
             return np.full(run.times.shape, np.nan).view(Distance)
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
             return distance(run, flow_at(exact, run.times))
+
+    @property
+    def network_objective(self) -> Objective | None:
+        """The network on its problem; None where the objective is another one."""
+        return self.objective if isinstance(self.objective, Objective) else None
 
     def _part(self, stage: str, number: int, compute: Callable[[], Arrays]) -> Arrays:
         return self.keeper.get(f"{stage}-{number}", compute)
@@ -261,7 +287,7 @@ def _spectrum_arrays(
 ) -> Arrays:
     """Both ends with their errors; NaN at records that were left out."""
     chosen = some_records(trajectory, records)
-    points = tuple(np.take(array, chosen, axis=0) for array in trajectory.weights)
+    points = jax.tree.map(lambda array: np.take(array, chosen, axis=0), trajectory.weights)
     path = spectrum_along(trajectory.objective, points, tolerance=tolerance)
     found = {}
     for name, values in path.named().items():

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
+from thalweg._typing import AnyWeights
 from thalweg.dynamics import AbstractFlow, Descent, Flow
-from thalweg.experiment.files import to_toml
+from thalweg.experiment.files import OWN_TABLES, to_toml
 from thalweg.experiment.settings import Experiment
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.phases import LEAST_RECORDS, NEVER, TOO_FEW_RECORDS, Phase, classify
 from thalweg.quantities import QUANTITIES, described
 from thalweg.quantities.of_runs import ACROSS_KINKS
@@ -44,7 +46,7 @@ class Measurements:
 
 
 def assemble(
-    experiment: Experiment, objective: Objective, found: Measurements, seconds: float
+    experiment: Experiment, objective: AbstractObjective, found: Measurements, seconds: float
 ) -> xr.Dataset:
     """The dataset; runs over (learning_rate, record), the flow over flow_time."""
     variables: dict[str, Any] = {
@@ -65,8 +67,8 @@ def assemble(
             "kind": KIND,
             "format": FORMAT,
             "title": experiment.title,
-            "experiment": to_toml(experiment),
-            **_description(objective),
+            "experiment": settings_of(experiment, objective),
+            **_description(objective, found.runs[0].final),
             "certificates": str(found.certificates["text"]),
             **found.reasons,
             **_of_the_flow(found.flow),
@@ -160,8 +162,21 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 # --- attributes ----------------------------------------------------------------------------------
 
 
-def _description(objective: Objective) -> dict[str, Any]:
+def settings_of(experiment: Experiment, objective: AbstractObjective) -> str:
+    """The settings in TOML; those of a network on a problem only where there is one."""
+    whole = isinstance(objective, Objective)
+    return to_toml(experiment, tables=None if whole else OWN_TABLES)
+
+
+def _description(objective: AbstractObjective, weights: AnyWeights) -> dict[str, Any]:
     """What was built, for readers of the report."""
+    if not isinstance(objective, Objective):
+        return {
+            "objective": type(objective).__name__,
+            "weights": sum(int(np.size(array)) for array in jax.tree.leaves(weights)),
+            "samples": int(getattr(objective, "samples", 0)),
+            "loss_name": "",
+        }
     network, problem = objective.network, objective.problem
     return {
         "network": "homogeneous" if network.linear is None else "linear",

@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from thalweg._typing import Weights
+from thalweg._typing import AnyWeights
 from thalweg.dynamics import (
     AbstractFlow,
     AbstractTrajectory,
@@ -24,7 +25,7 @@ from thalweg.dynamics import (
     proven_flow,
 )
 from thalweg.experiment.settings import FlowSettings, Training
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.solvers.choosing import SOLVERS
 from thalweg.storage.keeper import Arrays
 
@@ -42,7 +43,11 @@ _SAME = 1e-12  # of the horizon: times that differ by rounding alone
 
 
 def descent_arrays(
-    objective: Objective, weights: Weights, training: Training, rate: float, progress: Any
+    objective: AbstractObjective,
+    weights: AnyWeights,
+    training: Training,
+    rate: float,
+    progress: Any,
 ) -> Arrays:
     """One run of descent."""
     run = descend(
@@ -57,24 +62,29 @@ def descent_arrays(
     return named | _numbered("weights", run.weights) | _numbered("final", run.final)
 
 
-def descent_from(arrays: Arrays, objective: Objective) -> Descent:
-    """The run that these arrays describe."""
+def descent_from(arrays: Arrays, objective: AbstractObjective, weights: AnyWeights) -> Descent:
+    """The run that these arrays describe, from a start of the structure of these weights."""
     numbers: dict[str, Any] = {name: arrays[name] for name in _OF_A_RUN}
     return Descent(
         objective=objective,
-        weights=_tuple(arrays, "weights"),
+        weights=_tree(arrays, "weights", weights),
         observed=None,
-        _final=_tuple(arrays, "final"),
+        _final=_tree(arrays, "final", weights),
         **numbers,
     )
 
 
 def flow_arrays(
-    objective: Objective, weights: Weights, settings: FlowSettings, runs: Sequence[Descent]
+    objective: AbstractObjective,
+    weights: AnyWeights,
+    settings: FlowSettings,
+    runs: Sequence[Descent],
 ) -> Arrays:
     """The flow at the times of all runs, or the reason why there is none."""
-    times = _together([run.times for run in runs])
-    proven, reason = proven_flow(objective, weights, times) if settings.validated else (None, "")
+    times = together([run.times for run in runs])
+    proven, reason = None, ""
+    if settings.validated and isinstance(objective, Objective):
+        proven, reason = proven_flow(objective, weights, times)
     if proven is not None:
         named = {name: np.asarray(getattr(proven, name)) for name in _OF_A_VALIDATED_FLOW}
         # While the curve is there, which is not kept.
@@ -100,13 +110,13 @@ def flow_arrays(
 
 
 def flow_from(
-    arrays: Arrays, objective: Objective, weights: Weights, settings: FlowSettings
+    arrays: Arrays, objective: AbstractObjective, weights: AnyWeights, settings: FlowSettings
 ) -> AbstractFlow | None:
     """The flow that these arrays describe; None where it could not be followed."""
     if "reason" in arrays:
         return None
-    points = _tuple(arrays, "weights")
-    start = tuple(np.asarray(array) for array in weights)
+    points = _tree(arrays, "weights", weights)
+    start = jax.tree.map(np.asarray, weights)
     if "largest" in arrays:
         return _validated_from(arrays, objective, points, start)
     return Flow(
@@ -130,9 +140,9 @@ def flow_from(
 
 def _validated_from(
     arrays: Arrays,
-    objective: Objective,
-    points: tuple[np.ndarray, ...],
-    start: tuple[np.ndarray, ...],
+    objective: AbstractObjective,
+    points: AnyWeights,
+    start: AnyWeights,
 ) -> ValidatedFlow:
     return ValidatedFlow(
         objective=objective,
@@ -151,7 +161,7 @@ def flow_at(exact: AbstractFlow, times: Times) -> AbstractFlow:
     """The flow at times among those that it was recorded at; nothing is integrated again."""
     index = np.clip(np.searchsorted(exact.times, times), 1, exact.times.size - 1)
     index -= times - exact.times[index - 1] < exact.times[index] - times
-    chosen = tuple(np.take(array, index, axis=0) for array in exact.weights)
+    chosen = jax.tree.map(lambda array: np.take(array, index, axis=0), exact.weights)
     found = eqx.tree_at(
         lambda each: (each.times, each.weights, each.loss, each.error),
         exact,
@@ -180,16 +190,18 @@ def some_records(trajectory: AbstractTrajectory, count: int | None) -> np.ndarra
     return np.unique(np.linspace(0, every - 1, count).round().astype(int))
 
 
-def _together(times: Sequence[np.ndarray]) -> np.ndarray:
+def together(times: Sequence[np.ndarray]) -> np.ndarray:
     """The times of all runs in order, those that are the same but for rounding once."""
     ordered = np.unique(np.concatenate(times))
     return ordered[np.diff(ordered, prepend=-np.inf) > _SAME * ordered[-1]]
 
 
-def _numbered(name: str, arrays: tuple[Any, ...]) -> Arrays:
-    return {f"{name}_{number}": np.asarray(array) for number, array in enumerate(arrays)}
+def _numbered(name: str, weights: AnyWeights) -> Arrays:
+    arrays = enumerate(jax.tree.leaves(weights))
+    return {f"{name}_{number}": np.asarray(array) for number, array in arrays}
 
 
-def _tuple(arrays: Arrays, name: str) -> tuple[np.ndarray, ...]:
-    count = sum(each.startswith(f"{name}_") for each in arrays)
-    return tuple(arrays[f"{name}_{number}"] for number in range(count))
+def _tree(arrays: Arrays, name: str, like: AnyWeights) -> AnyWeights:
+    structure = jax.tree.structure(like)
+    leaves = [arrays[f"{name}_{number}"] for number in range(structure.num_leaves)]
+    return jax.tree.unflatten(structure, leaves)

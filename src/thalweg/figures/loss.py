@@ -27,7 +27,7 @@ def draw_loss(axes: Axes, results: xr.Dataset) -> None:
     else:
         axes.set_ylim(0, 1.1 * top)
     name = results.attrs["loss_name"]
-    axes.set_ylabel(_NAMES.get(name, f"{name} loss"))
+    axes.set_ylabel(_NAMES.get(name, f"{name} loss".strip()))
 
 
 def _draw_proven(axes: Axes, results: xr.Dataset) -> None:

@@ -80,6 +80,11 @@ def _small_legend(axes: Axes) -> None:
 
 def _headline(results: xr.Dataset) -> str:
     facts = results.attrs
+    if "network" not in facts:
+        return (
+            "Gradient descent next to the gradient flow, from one start\n"
+            f"a model of one's own with {facts['weights']} weights"
+        )
     data = (
         f"a target of {facts['outputs']} x {facts['features']}"
         if facts["problem"] == "TargetMatrix"

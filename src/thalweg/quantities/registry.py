@@ -13,7 +13,7 @@ from thalweg._quantity import QUANTITIES, Quantity, attributes_of
 from thalweg._threads import one_blas_thread
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.quantities.of_runs import ACROSS_KINKS, BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
 from thalweg.quantities.of_weights import MEASURED, SPECTRUM
 
@@ -88,9 +88,14 @@ def registered() -> tuple[Quantity, ...]:
 
 
 def measures(
-    objective: Objective, kind: Literal["measure", "stacked"] = "measure"
+    objective: AbstractObjective, kind: Literal["measure", "stacked"] = "measure"
 ) -> dict[str, Callable[[Weights], Scalar]]:
-    """The functions of the weights that make sense for an objective, by name."""
+    """The functions of the weights that make sense for an objective, by name.
+
+    All are of networks on problems; of other objectives nothing is known to measure.
+    """
+    if not isinstance(objective, Objective):
+        return {}
     makers = {name: getattr(each, kind) for name, each in QUANTITIES.items()}
     found = {name: make(objective) for name, make in makers.items() if make is not None}
     return {name: function for name, function in found.items() if function is not None}

@@ -27,7 +27,7 @@ Rows = list[dict[str, str]]
 def page(results: xr.Dataset, drawn: Mapping[str, bytes]) -> str:
     """All of it, with pictures as PNG by name."""
     told = captions(results)
-    return _environment().get_template("page.html").render(
+    return environment().get_template("page.html").render(
         title=results.attrs["title"] or "Gradient descent next to the gradient flow",
         setting=setting(results),
         findings=findings(results),
@@ -43,7 +43,8 @@ def page(results: xr.Dataset, drawn: Mapping[str, bytes]) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates, in which everything is escaped."""
     found = Environment(
         loader=PackageLoader("thalweg", "reports/templates"),
         autoescape=True,

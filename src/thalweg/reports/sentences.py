@@ -16,6 +16,13 @@ from thalweg.reports.wording import count, doubt, number, rates_of
 def setting(results: xr.Dataset) -> str:
     """What was trained on what."""
     facts = results.attrs
+    if "network" not in facts:
+        samples = f", over {count(facts['samples'], 'sample')}," if facts["samples"] else ""
+        return (
+            f"A model of one's own with {count(facts['weights'], 'weight')}{samples} trained by "
+            f"gradient descent at {count(results.sizes['learning_rate'], 'learning rate')} from "
+            "one start."
+        )
     loss = facts["loss_name"].replace("_", "-")
     if facts["problem"] == "TargetMatrix":
         data = (
