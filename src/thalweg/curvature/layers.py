@@ -34,6 +34,10 @@ class LayerOperator(AbstractSymmetricOperator):
     weights: AnyWeights
     leaves: tuple[int, ...] = eqx.field(static=True)
 
+    def __init__(self, objective: AbstractObjective, weights: AnyWeights, leaves: tuple[int, ...]):
+        """Take what is differentiated twice, where, and the numbers of the block's leaves."""
+        self.objective, self.weights, self.leaves = objective, weights, leaves
+
     @property
     def size(self) -> int:
         """How many weights the block has."""
@@ -51,7 +55,7 @@ class LayerOperator(AbstractSymmetricOperator):
     @property
     @override
     def traceable(self) -> bool:
-        return not getattr(self.objective, "on_host", False)
+        return not self.objective.on_host
 
     @property
     @override

@@ -140,7 +140,7 @@ def flow_from(
 
 def _validated_from(
     arrays: Arrays,
-    objective: AbstractObjective,
+    objective: Any,
     points: AnyWeights,
     start: AnyWeights,
 ) -> ValidatedFlow:
