@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import thalweg as tw
+from thalweg import phases
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 5)), RNG.normal(size=30)
@@ -156,8 +157,8 @@ def test_everything_that_makes_sense_takes_a_model_of_ones_own():
     # Phases by its curve: it falls all the way and is not at its end.
     plain = tw.descend(objective, params, learning_rate=0.1, steps=30)
     ends = tw.curvature.spectrum_along(objective, plain)
-    found = tw.phases.classify(plain.loss, np.nan, 0.1, ends.largest, -1)
-    assert tw.phases.Phase(int(found)) is tw.phases.Phase.DESCENDING
+    found = phases.classify(plain.loss, np.nan, 0.1, ends.largest, -1)
+    assert phases.Phase(int(found)) is phases.Phase.DESCENDING
     critical = tw.critical_learning_rate(objective, params, steps=40, minimum=0.0, precision=0.2)
     assert critical.lower <= critical.upper
     for refused, why in (
