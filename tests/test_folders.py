@@ -42,7 +42,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(FILE)
 
     def draw(_, folder):
-        (folder / "report.html").write_text(reports._sealed("drawn"))
+        (folder / "report.html").write_text(reports.writing._sealed("drawn"))
         return folder / "report.html"
 
     monkeypatch.setattr(reports, "draw", draw)
