@@ -45,9 +45,9 @@ from thalweg.validated.rounding import UNIT
 
 Directions = Float[np.ndarray, "_ _"]
 
-_FEW = 12  # directions that are added at a time
+_FEW = 8  # directions that are added at a time
 _MANY = 72  # that are kept for the next point
-_ROUNDS = 8
+_ROUNDS = 10
 _MISSED = 0.02  # what the bound may be too low by, as a part of itself
 _SOLVED = 300  # rows up to which all eigenvalues are computed
 
@@ -296,7 +296,7 @@ def _lowest_pairs(matrix: Square) -> tuple[Float[np.ndarray, " _"], Square]:
     if matrix.shape[0] <= _SOLVED:
         values, vectors = np.linalg.eigh(matrix)
         return values[:_FEW], vectors[:, :_FEW]
-    how: Any = {"which": "SA", "tol": 1e-3, "ncv": 4 * _FEW, "maxiter": 100}
+    how: Any = {"which": "SA", "tol": 1e-2, "ncv": 5 * _FEW, "maxiter": 100}
     start = np.random.default_rng(0).normal(size=matrix.shape[0])
     try:
         values, vectors = scipy.sparse.linalg.eigsh(matrix, k=_FEW, v0=start, **how)
