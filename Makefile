@@ -19,9 +19,10 @@ setup: $(READY)
 run: $(READY)
 	$(BIN)/thalweg run
 
-# One thread of linear algebra per worker: the workers share the cores already.
+# One thread of linear algebra per worker: the workers share the cores already. A file is one worker's,
+# because tests share what a file computes; tests/conftest.py puts the longest files first.
 test: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

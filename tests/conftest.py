@@ -35,6 +35,18 @@ hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+# The files that take longest come first, or one worker waits for the other in the end.
+LONGEST = {
+    "test_filippov", "test_thalweg", "test_run_stages", "test_rest", "test_sweeps", "test_report",
+    "test_elkabetz2021", "test_arora2019", "test_marion2024", "test_solvers", "test_compiled",
+    "test_flow_with_kinks", "test_certified_step", "test_damage", "test_proven_distance",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
 def pytest_collection_finish():
     """What was imported stays: the collector of garbage need not go through it again and again."""
     gc.collect()
@@ -52,6 +64,19 @@ def mnist_path() -> Path:
     if folder is None:
         pytest.skip("MNIST is absent: put its four IDX files in a folder named by THALWEG_DATA")
     return folder
+
+
+@pytest.fixture
+def coarse_pictures(monkeypatch):
+    """Pictures of few pixels, where a test looks at what is said beside them."""
+    from matplotlib.figure import Figure
+
+    save = Figure.savefig
+
+    def coarsely(figure, *arguments, **settings):
+        save(figure, *arguments, **settings | {"dpi": 40})
+
+    monkeypatch.setattr(Figure, "savefig", coarsely)
 
 
 @pytest.fixture(scope="module", autouse=True)

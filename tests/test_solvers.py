@@ -99,6 +99,21 @@ def test_any_objective_flows_over_any_pytree(solver):
     np.testing.assert_array_equal(again.weights["slope"][0], run.weights["slope"][-1])
 
 
+@pytest.mark.parametrize("solver", [Explicit(), Chebyshev()])
+def test_another_number_of_times_compiles_nothing(compilations, solver):
+    rough = {"rtol": 1e-4, "atol": 1e-4, "estimate_error": False, "solver": solver}
+    long = tw.flow(QUADRATIC, START, times=np.linspace(0, 1, 8), **rough)
+    with compilations("_integrate", "_loss_along") as count:
+        short = tw.flow(QUADRATIC, START, times=np.linspace(0, 1, 8)[[0, 1, 2, 4, 7]], **rough)
+        assert count() == 0
+    assert short.loss.shape == (5,)
+    np.testing.assert_array_equal(short.loss, long.loss[[0, 1, 2, 4, 7]])
+    np.testing.assert_array_equal(short.final["slope"], long.final["slope"])
+    with compilations("_integrate") as count:  # which would be seen
+        tw.flow(QUADRATIC, START, times=np.linspace(0, 1, 9), **rough)
+        assert count() == 1
+
+
 class Declared(Quadratic):
     """The same, with shapes by which batch axes are told."""
 

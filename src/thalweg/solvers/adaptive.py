@@ -10,13 +10,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 from typing_extensions import override
 
 from thalweg._typing import AnyWeights, Scalar
 from thalweg.objective import AbstractObjective
-from thalweg.solvers.base import AbstractSolver, Solution, Task, Work
+from thalweg.solvers.base import AbstractSolver, Solution, Task, Work, padded
 
 Vector = Float[Array, " size"]
 Count = Int[Array, ""]
@@ -94,11 +95,12 @@ class AbstractAdaptiveSolver(AbstractSolver):
 
     def _follow(self, task: Task) -> Solution:
         limit = task.max_steps if self.compiles_limit else jnp.asarray(task.max_steps)
-        goal = Goal(task.times, task.rtol, task.atol, task.steady, limit)
+        times = jnp.asarray(padded(task.times))
+        goal = Goal(times, task.rtol, task.atol, task.steady, limit)
         followed, weights = _integrate(self, task.objective, task.start, goal)
         return Solution.of(
             task,
-            weights,
+            jax.tree.map(lambda array: np.asarray(array)[: task.times.size], weights),
             solver=self.name,
             work=followed.work,
             steps=int(followed.accepted),

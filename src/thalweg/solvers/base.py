@@ -137,7 +137,8 @@ class Solution(eqx.Module):
         Raises:
             FlowError: if a loss is not finite.
         """
-        loss = np.asarray(_loss_along(task.objective, weights))
+        along = jax.tree.map(padded, weights)
+        loss = np.asarray(_loss_along(task.objective, along))[: task.times.size]
         if not np.all(np.isfinite(loss)):
             if reached is None:
                 before = np.asarray(task.times)[: np.argmin(np.isfinite(loss))]
@@ -188,6 +189,13 @@ class AbstractSolver(eqx.Module):
             FlowError: if the last time could not be reached.
             InputError: if the solver cannot follow this objective.
         """
+
+
+def padded(rows: Any) -> np.ndarray:
+    """With the last one repeated up to a power of two: few numbers of rows are compiled for."""
+    array = np.asarray(rows)
+    more = (1 << (len(array) - 1).bit_length()) - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], more, axis=0)]) if more else array
 
 
 @eqx.filter_jit
