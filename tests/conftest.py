@@ -66,19 +66,6 @@ def mnist_path() -> Path:
     return folder
 
 
-@pytest.fixture
-def coarse_pictures(monkeypatch):
-    """Pictures of few pixels, where a test looks at what is said beside them."""
-    from matplotlib.figure import Figure
-
-    save = Figure.savefig
-
-    def coarsely(figure, *arguments, **settings):
-        save(figure, *arguments, **settings | {"dpi": 40})
-
-    monkeypatch.setattr(Figure, "savefig", coarsely)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _room_for_compiled_code():
     """Forgets compiled functions once they are many: Linux allows 65,530 maps to a process.

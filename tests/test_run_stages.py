@@ -12,8 +12,6 @@ import pytest
 import thalweg as tw
 from thalweg import InputError, experiment, reports
 
-pytestmark = pytest.mark.usefixtures("coarse_pictures")
-
 BASE = experiment.from_toml(
     """
     data = {source = "target", matrix = [[0.8, -0.6]]}
