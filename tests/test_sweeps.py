@@ -446,6 +446,9 @@ def test_a_lost_scheduler_is_said_and_costs_no_finished_block(whole, tmp_path, m
 
         with pytest.raises(InputError, match=r"must stay until all blocks are done.*is kept"):
             sweep(four_blocks(), tmp_path, scheduler=cluster.scheduler_address, progress=progress)
+        # The worker takes leave of the scheduler, and would wait for it for half a minute.
+        with pytest.importorskip("dask").config.set({"distributed.comm.timeouts.connect": "1s"}):
+            cluster.close()
     kept = len(list(tmp_path.glob("blocks/*/*.npz")))
     assert kept >= 1
     computed: list[int] = []
