@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-
 torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "thalweg[torch]"')
 ROOT = Path(__file__).parents[1]
 
