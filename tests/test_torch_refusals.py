@@ -133,6 +133,12 @@ def test_data_that_are_none():
 def test_nan_at_the_start():
     with refused(r"must be finite at the module's present weights, got nan"):
         make(data=(X, Y * torch.nan))
+    objective = make()
+    with refused("must be finite where it starts, got inf; did the run"):
+        tw.descend(
+            objective, {"0.weight": np.full((2, 3), 1e30), "0.bias": np.ones(2)},
+            learning_rate=0.1, steps=1,
+        )  # fmt: skip
 
 
 def test_data_of_another_type():

@@ -118,6 +118,15 @@ class ModuleObjective(AbstractHostObjective):
             for key, each in taken.items()
         }
 
+    @override
+    def try_out(self, weights: AnyWeights) -> None:
+        value = float(self.value_on_host(weights))
+        if not np.isfinite(value):
+            raise InputError(
+                f"The loss must be finite where it starts, got {value}; did the run that the "
+                "weights come from diverge?"
+            )
+
     # --- on the host -------------------------------------------------------------------------
 
     @override
