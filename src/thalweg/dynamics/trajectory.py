@@ -6,6 +6,7 @@ is the pytree that the objective takes, has (*batch, times, *layer).
 """
 
 from abc import abstractmethod
+from math import prod
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -128,8 +129,9 @@ def distance(run: AbstractTrajectory, other: AbstractTrajectory) -> Distance:
     found = np.sqrt(squares).view(Distance)
     radius = other.proven_radius()
     if radius is not None:
-        # Both points are given as they are: only the difference of them is rounded.
-        slack = 4 * np.finfo(float).eps * np.asarray(found)
+        # Both points are given as they are: only differences, and the sum of squares, are rounded.
+        weights = sum(prod(shape) for shape in run.shapes())
+        slack = (weights + 8) * np.finfo(float).eps / 2 * np.asarray(found)
         found.lower = np.maximum(np.asarray(found) - radius - slack, 0.0)
         found.upper = np.asarray(found) + radius + slack
     return found

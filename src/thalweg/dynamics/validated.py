@@ -91,7 +91,9 @@ class ValidatedFlow(AbstractFlow):
         descent = None if known is None else known.of_descent(float(run.learning_rate))
         if flow is None or descent is None:
             return None
-        return (float(distance(run, last)[-1]) + flow + descent) * (1 + 4 * np.finfo(float).eps)
+        # Of a distance the sum of squares is rounded.
+        slack = 1 + (self.objective.network.size + 8) * float(np.finfo(float).eps)
+        return (float(distance(run, last)[-1]) + flow + descent) * slack
 
     @override
     def proven_radius(self) -> Float[np.ndarray, "*batch times"]:
