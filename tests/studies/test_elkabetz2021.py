@@ -72,7 +72,7 @@ _TAMPERINGS: dict[str, tuple[Tampering, ...]] = {
             true_distance=r.travelled + 0 * r.true_distance,
         ),
         lambda r: r.assign(drift=0 * r.drift + 1 / r.divisor),
-        lambda r: r.assign(to_flow=r.to_flow.max() + 0 * r.to_flow),
+        lambda r: r.assign(true_distance=r.true_distance.max() + 0 * r.true_distance),
         lambda r: r.assign(true_distance=1e-3 * r.true_distance, flow_error=r.true_distance),
     ),
     "fig2": (

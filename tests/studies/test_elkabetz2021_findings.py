@@ -48,10 +48,14 @@ def _figure1() -> xr.Dataset:
         ]
         found.append(xr.concat(both, "precision"))
     results = xr.concat(found, "network")
-    smooth = results.where(results.network == "linear")
-    true = smooth.to_flow.sel(precision="single", divisor=1)
-    return results.assign(
-        true_distance=smooth.to_flow, flow_error=1e-4 * true, extrapolation_error=1e-2 * true
+    true = results.to_flow.sel(precision="single", divisor=1)
+    way = results.iteration / results.iteration[-1]
+    return results.drop_vars("to_flow").assign(
+        true_distance=results.to_flow,
+        flow_error=1e-3 * true,
+        crossings=40_000 * way,
+        sliding=150 * way,
+        ridge_distance=1e-5 + way,
     )
 
 
@@ -107,7 +111,7 @@ TAMPERINGS = (
     lambda r: r.assign(true_distance=100 * r.true_distance),
     lambda r: r.assign(true_distance=1e-3 + 0 * r.true_distance),
     lambda r: r.assign(flow_error=r.flow_error + 1),
-    lambda r: r.assign(extrapolation_error=r.true_distance.isel(divisor=0)),
+    lambda r: r.assign(crossings=r.crossings / 100, sliding=r.sliding / 100),
     lambda r: r.assign(lemma=r.smallest / 2, sharper=r.smallest / 2, proposition=r.smallest / 2),
     lambda r: r.assign(smallest=r.smallest.isel(point=0) + 0 * r.smallest),
     lambda r: r.assign(elsewhere=r.elsewhere.isel(factor=0) + 0 * r.elsewhere),

@@ -166,6 +166,29 @@ def as_in_the_paper(results: xr.Dataset, precision: str, limits: Limits) -> list
     ]
 
 
+def spread_of_drifts(
+    results: xr.Dataset, precision: str, limits: Limits, at: int | None = None
+) -> Finding:
+    """How far drifts are from 1 - 1 / r, as they would be where runs differ by their rate alone."""
+    last, when = _at(results, at)
+    drift = last.drift.where((last.divisor > 1) & (last.divisor <= _FINEST), drop=True)
+    saturated = drift / (1 - 1 / drift.divisor)
+    return Finding(
+        f"{_label(results, precision)}: drift / (1 - 1 / r), largest over smallest of r up to "
+        f"{_FINEST}{when}",
+        float(saturated.max(skipna=False) / saturated.min(skipna=False)),
+        1.0,
+        limits.spread,
+    )
+
+
+def _at(results: xr.Dataset, at: int | None) -> tuple[xr.Dataset, str]:
+    """The results at an iteration, or at the end, and how that is said."""
+    if at is None:
+        return results.isel(iteration=-1), ""
+    return results.sel(iteration=at), f", at iteration {at}"
+
+
 def first_order(
     results: xr.Dataset, precision: str, limits: Limits, at: int | None = None
 ) -> list[Finding]:
@@ -173,21 +196,13 @@ def first_order(
 
     It is looked for at some iteration, or at the end.
     """
-    name = _label(results, precision)
-    last = results.isel(iteration=-1) if at is None else results.sel(iteration=at)
-    when = "" if at is None else f", at iteration {at}"
-    drift = last.drift.where((last.divisor > 1) & (last.divisor <= _FINEST), drop=True)
-    saturated = drift / (1 - 1 / drift.divisor)
+    last, when = _at(results, at)
     half = last.to_flow.sel(divisor=2) / last.to_flow.sel(divisor=1)
     return [
+        spread_of_drifts(results, precision, limits, at),
         Finding(
-            f"{name}: drift / (1 - 1 / r), largest over smallest of r up to {_FINEST}{when}",
-            float(saturated.max(skipna=False) / saturated.min(skipna=False)),
-            1.0,
-            limits.spread,
-        ),
-        Finding(
-            f"{name}: half the rate over the rate, distances to the extrapolated flow{when}",
+            f"{_label(results, precision)}: half the rate over the rate, distances to the "
+            f"extrapolated flow{when}",
             float(half),
             0.5 - limits.halved,
             0.5 + limits.halved,
@@ -275,6 +290,22 @@ def draw_distances(axes: Any, results: xr.Dataset, extrapolated: bool = True) ->
     axes.set_xlabel(r"iterations at $\eta_0$")
     axes.set_ylabel("distance in weight space")
     axes.set_title(str(results.network.values))
+
+
+def draw_true_distances(axes: Any, results: xr.Dataset) -> None:
+    """How far each run is from the flow, and how well the flow is known, on a logarithmic scale."""
+    later = results.isel(iteration=slice(1, None))
+    for r in later.divisor.values:
+        label = r"$\eta_0$ to the flow" if r == 1 else rf"$\eta_0/{r}$ to the flow"
+        style = {"color": "black" if r == 1 else _COLOURS[int(r)]}
+        axes.plot(later.iteration, later.true_distance.sel(divisor=r), label=label, **style)
+    axes.plot(
+        later.iteration, later.flow_error, color="0.3", linestyle=":", label="error of the flow"
+    )
+    axes.plot(later.iteration, later.travelled, color="0.5", linewidth=0.8, label="way travelled")
+    axes.set_yscale("log")
+    axes.set_xlabel(r"iterations at $\eta_0$")
+    axes.set_ylabel("distance in weight space")
 
 
 def _line(points: dict[int, float]) -> tuple[list[int], list[float]]:
