@@ -108,16 +108,16 @@ weights by one step; here both belong to the same iteration.
   times that distance, comes from its own 200,000 steps, many of which are too short for the last
   digit of a weight.
 * **The flow.** The caption calls runs "close to the continuous limit", from small drifts alone.
-  It is right for the linear network, whose true flow is known with a proven radius of 4e-7: the run
-  at the full rate is 0.24 % of the way travelled off it after 100 iterations, 0.06 % after 1000
+  It is right for the linear network, whose true flow is known with a proven radius of 3.1e-7: the
+  run at the full rate is 0.24 % of the way travelled off it after 100 iterations, 0.06 % after 1000
   and 0.03 % at the end.
 * **ReLU.** It is right for the ReLU network, too. Its flow crosses kinks 52,086 times, and slides
   along 168 at the end. In double precision the runs at eta_0, eta_0 / 2 and eta_0 / 5 end 0.0028,
-  0.0010 and 0.00054 from it, the first 0.09 % of the way travelled; the flow is known to 0.00036, by
-  an estimate that is three times too large where errors are of order 2. Halving the rate leaves
+  0.0010 and 0.00054 from it, the first 0.09 % of the way travelled; the flow is known to 0.00036,
+  by an estimate that is three times too large where errors are of order 2. Halving the rate leaves
   0.37 of the distance, where first order would leave 0.5. The flow comes within 6e-9 of a repelling
-  kink, nearer than its error: it may have passed one on the other side, but all three runs, which
-  would hardly pass it alike, come nearer to it as their rates fall. Its error had been expected to
+  kink, nearer than its error: it may have passed one on the other side, but the runs, which would
+  hardly all pass it alike, come nearer to it as their rates fall. Its error had been expected to
   stay below a tenth of the distance of the run at the full rate; it is 0.13 of it at worst, and a
   fifth is allowed since.
 """
