@@ -223,9 +223,9 @@ weights by one step; here both belong to the same iteration.
                     flow_error=("record", exact.error)
                 )
             across = flow(objective, weights, times=times, rtol=_RTOL, solver=Filippov())
-            known = {name: ("record", values) for name, values in across.records.items()}
+            known = {"flow_error": across.error, **across.records}
             return stored(Motion(across.weights, across.loss)).assign(
-                flow_error=("record", across.error), **known
+                {name: ("record", values) for name, values in known.items()}
             )
 
         return parts.get(f"{name}-flow", followed)
