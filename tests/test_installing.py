@@ -67,9 +67,10 @@ def test_where_uv_manages_pip_installs_nothing(install, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(install.shutil, "which", lambda name: "/bin/uv")
+    monkeypatch.setattr(install, "compile_kernels", lambda: asked.append(["kernels"]))
     install.main()
     python = install.sys.executable
-    assert [command[0] for command in asked] == [python, "/bin/uv", python]
+    assert [command[0] for command in asked] == [python, "/bin/uv", python, "kernels"]
     assert asked[0][-2:] == ["config", "list"]
 
 
@@ -89,3 +90,27 @@ def test_bytecode_of_what_is_imported_is_written_whatever_python_is_told(
     install.write_bytecode()
     written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
     assert {"decoder", "_version"} <= written
+
+
+def test_kernels_of_the_set_up_are_those_that_descents_and_spectra_find(
+    install, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    install.compile_kernels()
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")}
+    assert {path.name.partition("-")[0] for path in kept} == {
+        "descent._advance",
+        "spectrum._ends_at",
+    }
+    assert len(kept) == 3  # of descents, with few lanes and with many
+    program = """
+import numpy as np, thalweg as tw
+from thalweg.dynamics import native
+objective = tw.Objective(tw.LinearNetwork([3, 2, 1]), tw.Regression(np.eye(3), np.ones(3)))
+starts = tuple(np.ones((6, *shape)) for shape in objective.network.shapes)
+for native._MUCH in (0.0, np.inf):
+    run = tw.descend(objective, starts, learning_rate=0.1, steps=2)
+tw.curvature.spectrum_along(objective, run)
+"""
+    subprocess.run([install.sys.executable, "-c", program], check=True)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")} == kept

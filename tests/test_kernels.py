@@ -60,6 +60,7 @@ CASES = [
     ([4, 4, 4], 1, 30, False, 0.0),
     ([2, 5, 3], 3, 30, False, 0.3),
     ([32, 13, 32, 8], None, 60, False, 0.0),
+    ([8, 64, 50, 1], None, 60, False, 0.0),
 ]
 
 
@@ -256,8 +257,11 @@ def test_only_what_kernels_know_is_theirs():
     assert engine_of(tw.Objective(network, labels), weights) is None
     bent = tw.HomogeneousNetwork([3, 4, 1])
     assert engine_of(tw.Objective(bent, squares), weights) is None
-    wide = tw.LinearNetwork([3, 40, 1])
-    assert engine_of(tw.Objective(wide, squares), starts(wide, 2)) is None
+    for outputs, widest in ((1, 64), (3, 32)):
+        for width in (widest, widest + 1):
+            wide = tw.LinearNetwork([3, width, outputs])
+            many = tw.Objective(wide, problem(3, outputs, 20, False))
+            assert (engine_of(many, starts(wide, 2)) is None) == (width > widest)
     derived = Twice(squares.inputs, squares.targets)
     assert engine_of(tw.Objective(network, derived), weights) is None
 

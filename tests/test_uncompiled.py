@@ -60,6 +60,7 @@ FUNCTIONS = {
     "decompositions": (
         lambda c, x: (
             jnp.linalg.svd(x, compute_uv=False), jnp.linalg.eigvalsh(x + x.T),
+            *map(jnp.abs, jnp.linalg.svd(x, full_matrices=False)),  # whose signs are free
             jnp.linalg.norm(x), jnp.linalg.norm(x, axis=0),
         ),
         SQUARES,

@@ -5,7 +5,8 @@ reads none of pip's settings, so pip is asked where packages come from, and uv i
 environment, because addresses may hold passwords and other users can read command lines.
 
 uv leaves Python's bytecode to the first import, which then takes three times as long, every time
-where Python is told not to write any. So what the commands import is imported once here.
+where Python is told not to write any. So what the commands import is imported once here; and the
+kernels are compiled, as an extension in C would be.
 """
 
 import ast
@@ -70,9 +71,27 @@ def with_uv() -> bool:
 
 def write_bytecode() -> None:
     """Import what commands use; where that does not work, nothing is lost but their time."""
-    told = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", f"import {', '.join(USED)}"]
-    subprocess.run(command, env=told, stderr=subprocess.DEVNULL)
+    subprocess.run(command, env=_writing(), stderr=subprocess.DEVNULL)
+
+
+KERNELS = "descents", "spectra"
+
+
+def compile_kernels() -> None:
+    """Side by side, for they take seconds; where that does not work, the first use compiles."""
+    begun = [
+        subprocess.Popen([sys.executable, "-m", "thalweg.kernels.ready", name], env=_writing(),
+                         stderr=subprocess.DEVNULL)
+        for name in KERNELS
+    ]  # fmt: skip
+    for process in begun:
+        process.wait()
+
+
+def _writing() -> dict[str, str]:
+    """An environment in which Python writes bytecode, whatever it was told."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def main() -> None:
@@ -81,6 +100,7 @@ def main() -> None:
         print("uv could not install the package; pip takes a minute or two ...", file=sys.stderr)
         sys.exit(subprocess.run(pip("install", "--quiet", *PACKAGE)).returncode)
     write_bytecode()
+    compile_kernels()
 
 
 if __name__ == "__main__":

@@ -257,7 +257,9 @@ def _place(path: Any) -> str:
 
 def chained(weights: Any) -> tuple[Float[Array, "_ _"], ...]:
     """The weights as matrices that can be multiplied, first layer first."""
-    layers = tuple(jnp.asarray(array) for array in weights)
+    layers = tuple(
+        placed(each) if isinstance(each, np.ndarray) else jnp.asarray(each) for each in weights
+    )
     fit = all(layer.ndim == 2 for layer in layers) and all(
         upper.shape[1] == lower.shape[0] for lower, upper in pairwise(layers)
     )

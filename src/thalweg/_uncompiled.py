@@ -192,10 +192,16 @@ def _finite(matrices: np.ndarray) -> tuple[Any, np.ndarray]:
 
 
 def _singular_values(settings: dict[str, Any], matrices: np.ndarray) -> list[np.ndarray]:
-    if settings["compute_uv"] or settings.get("subset_by_index") is not None:
+    if settings.get("subset_by_index") is not None:
         raise NoCounterpartError("svd")
     fine, known = _finite(matrices)
-    return [np.where(fine[..., 0], np.linalg.svd(known, compute_uv=False), np.nan)]
+    if not settings["compute_uv"]:
+        return [np.where(fine[..., 0], np.linalg.svd(known, compute_uv=False), np.nan)]
+    left, values, right = np.linalg.svd(known, full_matrices=settings["full_matrices"])
+    return [
+        np.where(fine[..., 0], values, np.nan),
+        *(np.where(fine, v, np.nan) for v in (left, right)),
+    ]
 
 
 def _eigenvectors(settings: dict[str, Any], matrices: np.ndarray) -> list[np.ndarray]:

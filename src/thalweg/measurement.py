@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, chained, described
+from thalweg._host import hosted, settled
 from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
@@ -56,8 +57,8 @@ _NUMBERS_AT_ONCE = 2**20  # how many weights `along` unpacks at a time: 8 MB
 @checked
 def imbalance(weights: Weights) -> tuple[_Layer, ...]:
     """W_{j+1}^T W_{j+1} - W_j W_j^T of consecutive layers; all zero if balanced."""
-    layers = chained(weights)
-    return tuple(upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers))
+    _, (layers,) = hosted(chained(weights))
+    return settled(tuple(upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers)))
 
 
 @checked
@@ -86,7 +87,8 @@ def conserved(
 @checked
 def layer_norms(weights: Weights) -> Float[Array, " depth"]:
     """The Frobenius norm of each layer."""
-    return jnp.stack([jnp.linalg.norm(jnp.ravel(array)) for array in weights])
+    library, (layers,) = hosted(weights)
+    return settled(library.stack([library.linalg.norm(library.ravel(each)) for each in layers]))
 
 
 @checked

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -15,6 +14,7 @@ from thalweg.certificates.trajectories import own_flow, own_run, start_distance
 from thalweg.curvature import sharpness
 from thalweg.dynamics import AbstractFlow, Descent, descend, distance, flow, proven_flow
 from thalweg.dynamics.trajectory import AbstractTrajectory
+from thalweg.objective.points import gradient_at
 
 Records = Float[np.ndarray, " records"]
 
@@ -128,9 +128,8 @@ def _sharpness_at_rest(path: AbstractTrajectory) -> float | None:
     """The sharpness where the run or flow ended, if it has come to rest there."""
     objective, steepness = path.objective, []
     for place in (0, -1):
-        point = tuple(jnp.asarray(array[place]) for array in path.weights)
-        gradient = objective.gradient(point)
-        steepness.append(float(jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))))
+        gradient = gradient_at(objective, tuple(array[place] for array in path.weights))
+        steepness.append(float(np.sqrt(sum(np.sum(part**2) for part in gradient))))
     # A start near a saddle is as flat, but above the loss that it will come to.
     settled = steepness[1] <= _SETTLED * steepness[0] and path.loss[-1] < path.loss[0]
     if not settled or _left(path) > _SETTLED:

@@ -39,6 +39,7 @@ from jaxtyping import Array, Float, Int
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced
+from thalweg._host import hosted, settled
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.curvature.products import (
     largest_eigenvalue,
@@ -163,7 +164,8 @@ def reduced_sharpness(objective: Objective, weights: Weights, *, tolerance: floa
             f"{float(sharpness):.3g} by {float(slope * pairs):.3g}; use the spectrum of the "
             "Hessian instead, or a larger `tolerance`."
         )
-    return jnp.where(stationary, sharpness, jnp.nan) + objective.weight_decay
+    library, (found, decay) = hosted(sharpness, objective.weight_decay)
+    return settled(library.where(stationary, found, library.nan) + decay)
 
 
 def _sharpness_without_mixed_terms(

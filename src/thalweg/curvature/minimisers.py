@@ -32,19 +32,19 @@ Weight decay has no place here, for it moves the minimisers.
     towards flat minima", arXiv:2405.13456.
 """
 
-from math import log
-from typing import NamedTuple
+from math import exp, log
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 import scipy
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, is_traced
+from thalweg._checks import InputError, is_traced, placed
+from thalweg._host import hosted, settled
 from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import (
-    largest_eigenvalue,
     partial_products,
     readout_norm,
     spectral_norm,
@@ -95,14 +95,15 @@ class LeastSharpness(NamedTuple):
 def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two sharper)."""
     network, problem = _scalar_regression(objective)
-    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
+    library, of = _numbers(network, problem)
+    depth, size, moment = network.depth, library.linalg.norm(of.minimiser), (of.fitted**2).sum()
     # Sigma w = F^T T, which keeps the digits that w itself has lost where it is ill-conditioned.
-    slope, moment = problem.pull_back(problem.fitted.T), jnp.sum(problem.fitted**2)
-    common = 2 * problem.scale * depth * readout_norm(network) ** (2 / depth)
+    slope = library.linalg.norm(of.fitted.T @ of.factor)
+    common = 2 * of.scale * depth * of.readout ** (2 / depth)
     return SharpnessBounds(
-        paper=common * problem.spectrum[0] * size ** (2 - 2 / depth),
-        moment=common * _times_power(moment, size, -2 / depth),
-        sharper=common * _times_power(jnp.linalg.norm(slope) ** (2 / depth), moment, 1 - 2 / depth),
+        paper=settled(common * of.spectrum[0] * size ** (2 - 2 / depth)),
+        moment=settled(common * _times_power(moment, size, -2 / depth)),
+        sharper=settled(common * _times_power(slope ** (2 / depth), moment, 1 - 2 / depth)),
     )
 
 
@@ -111,14 +112,14 @@ def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> Layerw
     """Lower bounds on the sharpness of this minimiser (marion2024:thm2 a, and two others)."""
     network, problem = _scalar_regression(objective)
     network.check(weights)
-    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
-    moment = jnp.sum(problem.fitted**2)
-    inverses = 1 / jnp.stack([jnp.linalg.norm(jnp.asarray(layer)) for layer in weights])
-    common = 2 * problem.scale * readout_norm(network) ** (1 / depth) * jnp.sum(inverses)
+    library, (of, layers) = hosted(_numbers(network, problem)[1], weights)
+    norms = library.stack([library.linalg.norm(layer) for layer in layers])
+    depth, size, moment = network.depth, library.linalg.norm(of.minimiser), (of.fitted**2).sum()
+    common = 2 * of.scale * of.readout ** (1 / depth) * (1 / norms).sum()
     return LayerwiseBounds(
-        paper=common * problem.spectrum[0] * size ** (2 - 1 / depth),
-        moment=common * _times_power(moment, size, -1 / depth),
-        inverse_squares=2 * problem.scale * moment * jnp.sum(inverses**2),
+        paper=settled(common * of.spectrum[0] * size ** (2 - 1 / depth)),
+        moment=settled(common * _times_power(moment, size, -1 / depth)),
+        inverse_squares=settled(2 * of.scale * moment * (1 / norms**2).sum()),
     )
 
 
@@ -161,54 +162,76 @@ def balanced_sharpness(objective: Objective) -> Scalar:
     All layers then have the norm (|w| / r)^{1/L}.
     """
     network, problem = _scalar_regression(objective)
-    depth, size = network.depth, jnp.linalg.norm(problem.minimiser)
-    lift = readout_norm(network) ** (2 / depth) * size ** (2 - 2 / depth)
-    return _chain_sharpness(network, problem, lift)
+    library, of = _numbers(network, problem)
+    depth, size = network.depth, library.linalg.norm(of.minimiser)
+    lift = of.readout ** (2 / depth) * size ** (2 - 2 / depth)
+    return settled(_chain_sharpness(library, of, depth, lift))
 
 
 @checked
 def least_sharpness(objective: Objective) -> LeastSharpness:
     """The sharpness of the flattest of all minimisers, by minimising a convex function."""
     network, problem = _scalar_regression(objective)
-    size, readout = jnp.linalg.norm(problem.minimiser), readout_norm(network)
-    if float(size) == 0:
+    library, of = _numbers(network, problem)
+    size, readout = float(np.linalg.norm(of.minimiser)), float(of.readout)
+    if size == 0:
         raise InputError("`least_sharpness` needs a solution that is not zero.")
     balanced = float(balanced_sharpness(objective))
     if network.depth == 1:
-        return LeastSharpness(jnp.asarray(balanced), size / readout)
+        return LeastSharpness(placed(np.array(balanced)), placed(np.array(size / readout)))
     # Below `balanced` both terms must be, which brackets a.
-    unit = balanced / (2 * float(problem.scale))
-    moment = float(jnp.sum(problem.fitted**2))
+    unit = balanced / (2 * float(of.scale))
+    moment = float(np.sum(of.fitted**2))
     steepest = (network.depth - 1) * moment / unit
     bracket = (
-        2 * log(float(readout)) + (network.depth - 1) * log(steepest),
-        log(unit / float(problem.spectrum[-1])),
+        2 * log(readout) + (network.depth - 1) * log(steepest),
+        log(unit / float(of.spectrum[-1])),
     )
     found = scipy.optimize.minimize_scalar(
-        lambda logarithm: float(_chain_sharpness(network, problem, jnp.exp(logarithm))),
+        lambda logarithm: float(_chain_sharpness(library, of, network.depth, exp(logarithm))),
         bounds=bracket,
         method="bounded",
         options={"xatol": 1e-12 * (1 + abs(bracket[1] - bracket[0]))},
     )
-    return LeastSharpness(jnp.asarray(float(found.fun)), size / jnp.exp(found.x / 2))
+    first = size / exp(float(found.x) / 2)
+    return LeastSharpness(placed(np.array(float(found.fun))), placed(np.array(first)))
 
 
-@eqx.filter_jit
-def _chain_sharpness(network: LinearNetwork, problem: AbstractLeastSquares, lift: Scalar) -> Scalar:
+class _Numbers(NamedTuple):
+    """What sharpness at minimisers follows from, besides the depth."""
+
+    minimiser: Any
+    fitted: Any
+    factor: Any
+    spectrum: Any
+    scale: Any
+    readout: Any
+
+
+def _numbers(network: LinearNetwork, problem: AbstractLeastSquares) -> tuple[Any, _Numbers]:
+    """These numbers, and the library that they are to be computed with."""
+    library, (found,) = hosted(
+        _Numbers(
+            problem.minimiser, problem.fitted, problem.input_factor, problem.spectrum,
+            problem.scale, readout_norm(network),
+        )
+    )  # fmt: skip
+    return library, found
+
+
+def _chain_sharpness(library: Any, of: _Numbers, depth: int, lift: Any) -> Any:
     """The sharpness of the rank-one chain with |q_1|^2 = `lift` and equal norms from layer 2 on."""
-    deeper = network.depth - 1
-    repeated = jnp.zeros(())
-    if deeper > 0:
-        repeated = deeper * (readout_norm(network) ** 2 / lift) ** (1 / deeper)
-    factor, image = problem.input_factor, problem.fitted
-    matrix = lift * factor @ factor.T + repeated * image @ image.T
-    return 2 * problem.scale * largest_eigenvalue(matrix)
+    deeper = depth - 1
+    repeated = deeper * (of.readout**2 / lift) ** (1 / deeper) if deeper > 0 else 0.0
+    matrix = lift * of.factor @ of.factor.T + repeated * of.fitted @ of.fitted.T
+    return 2 * of.scale * library.linalg.eigvalsh(matrix)[-1]
 
 
-def _times_power(value: Scalar, base: Scalar, exponent: float) -> Scalar:
+def _times_power(value: Any, base: Any, exponent: float) -> Any:
     """The product of a value and a power, zero where the base is."""
-    safe = jnp.where(base > 0, base, 1.0)
-    return jnp.where(base > 0, value * safe**exponent, 0.0)
+    library, (value, base) = hosted(value, base)
+    safe = library.where(base > 0, base, 1.0)
+    return library.where(base > 0, value * safe**exponent, 0.0)
 
 
 def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, AbstractLeastSquares]:
@@ -223,7 +246,7 @@ def _scalar_regression(objective: Objective) -> tuple[LinearNetwork, AbstractLea
         raise InputError(
             f"The bound on the sharpness of minimisers needs one output, got {problem.shape[0]}."
         )
-    if not is_traced(objective.weight_decay) and objective.weight_decay > 0:
+    if not is_traced(objective.weight_decay) and float(objective.weight_decay) > 0:
         raise InputError(
             "The bound on the sharpness of minimisers speaks of those without weight decay, got "
             f"{float(objective.weight_decay):g}; weight decay moves them."

@@ -26,13 +26,13 @@ from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
 from thalweg.curvature.operators import is_of_linear_network
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
-from thalweg.kernels import suits
+from thalweg.kernels import LANES, suits
 from thalweg.kernels.chain import Chain
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import Ends, ends_of
 from thalweg.objective import AbstractObjective, Objective
 
-_LANES, _KERNEL_LANES = 96, 4
+_BLOCK = 96
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
 _PAST = 3  # points from which the next one's eigenvectors are predicted
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
@@ -185,7 +185,7 @@ def _in_blocks(
     rows[4] = 0
     open_points, steps = np.flatnonzero(finite), _FIRST_STEPS
     while open_points.size and steps <= _MOST_STEPS:
-        blocks = [open_points[i : i + _LANES] for i in range(0, open_points.size, _LANES)]
+        blocks = [open_points[i : i + _BLOCK] for i in range(0, open_points.size, _BLOCK)]
 
         def solve(places: np.ndarray, steps: int = steps) -> None:
             rows[:4, places] = _block(objective, points, places, steps)
@@ -214,11 +214,11 @@ def _by_kernels(
     def solve(some: np.ndarray) -> None:
         found, steps = ends_at(
             chain, flat[some], tolerance=tolerance, first=_FIRST_STEPS, most=_MOST_STEPS,
-            lanes=_KERNEL_LANES,
+            lanes=LANES,
         )  # fmt: skip
         rows[:4, some], rows[4, some] = found.T, steps
 
-    blocks = [places[i : i + _LANES] for i in range(0, places.size, _LANES)]
+    blocks = [places[i : i + _BLOCK] for i in range(0, places.size, _BLOCK)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(solve, blocks))
     for place in np.flatnonzero(_open(rows, tolerance)):
@@ -248,7 +248,7 @@ def _taken(points: ManyAnyWeights, places: int | np.ndarray) -> AnyWeights:
 def _block(
     objective: Objective, points: Weights, places: np.ndarray, steps: int
 ) -> Float[np.ndarray, "four places"]:
-    padded = np.resize(places, _LANES)  # repeats; one compiled function serves all blocks
+    padded = np.resize(places, _BLOCK)  # repeats; one compiled function serves all blocks
     chosen = _taken(points, padded)
     # Most points need the first round only, whose arrays are short; all others share one more.
     room = _FIRST_STEPS if steps == _FIRST_STEPS else _MOST_STEPS

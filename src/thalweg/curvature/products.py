@@ -14,9 +14,11 @@ at most u^T C u <= lambda_max(C) <= (N - 1) (the N - 2 largest norms' product).
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from thalweg._checks import InputError
+from thalweg._checks import InputError, placed
+from thalweg._host import hosted, settled
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -53,14 +55,15 @@ def partial_products(
 
 def spectral_norm(matrix: Matrix) -> Scalar:
     """The largest singular value."""
+    library, (numbers,) = hosted(matrix)
     if min(matrix.shape) == 1:
-        return jnp.linalg.norm(matrix)
-    return jnp.linalg.svd(matrix, compute_uv=False)[0]
+        return settled(library.linalg.norm(numbers))
+    return settled(library.linalg.svd(numbers, compute_uv=False)[0])
 
 
 def readout_norm(network: LinearNetwork) -> Scalar:
     """The largest singular value of the readout; one where there is none."""
-    return jnp.ones(()) if network.readout is None else spectral_norm(network.readout)
+    return placed(np.ones(())) if network.readout is None else spectral_norm(network.readout)
 
 
 def largest_product(norms: Norms, count: int) -> Scalar:

@@ -18,13 +18,13 @@ from typing_extensions import override
 from thalweg._typing import AnyWeights
 from thalweg.dynamics.batch import AbstractEngine, AbstractFlight, Iteration, Observe, buffer_length
 from thalweg.dynamics.compiled import observation
-from thalweg.kernels import suits
+from thalweg.kernels import LANES, MANY_LANES, suits
 from thalweg.kernels.chain import Chain
 from thalweg.optimisers import Momentum
 
 # Twice as many lanes make steps a quarter faster, which is worth compiling the kernel again only
 # where there is much to do. Which lanes a run shares does not change a bit of it.
-_FEW_LANES, _MANY_LANES, _MUCH = 4, 8, 1e10
+_MUCH = 1e10  # operations
 _MOST_RUNS = 64  # of a block
 _OBSERVED_AT_ONCE = 100  # points, in a function that is compiled for as many
 
@@ -72,7 +72,7 @@ def native_engine(
         return None
     first = jax.tree.map(lambda array: array[0], starts)
     much = float(runs) * steps * iteration.objective.operations(first) > _MUCH
-    lanes = _MANY_LANES if much and runs > _FEW_LANES else _FEW_LANES
+    lanes = MANY_LANES if much and runs > LANES else LANES
     return NativeEngine(chain, momentum, observe, lanes, runs)
 
 

@@ -29,6 +29,7 @@ from thalweg.experiment.starts import finite_start, key_for
 from thalweg.measurement import least_loss
 from thalweg.network import AbstractNetwork, HomogeneousNetwork, LinearNetwork
 from thalweg.objective import Objective
+from thalweg.objective.points import value_at
 from thalweg.problem import (
     AbstractProblem,
     Classification,
@@ -86,7 +87,7 @@ def case_of(
     if target_loss is None:
         known = least_loss(objective)
         lowest = 0.0 if isnan(known) else known
-        target_loss = lowest + 0.01 * (float(objective(weights)) - lowest)
+        target_loss = lowest + 0.01 * (value_at(objective, weights) - lowest)
     return Case(
         objective,
         weights,

@@ -24,6 +24,7 @@ from thalweg.experiment.settings import (
     RegisteredStart,
 )
 from thalweg.objective import Objective
+from thalweg.objective.points import value_at
 from thalweg.problem import AbstractProblem
 
 Stacked = tuple[Float[np.ndarray, "..."], ...]
@@ -34,7 +35,7 @@ Stacked = tuple[Float[np.ndarray, "..."], ...]
 def finite_start(experiment: Experiment, objective: Objective) -> Weights:
     """The start of runs that are to come to something: the loss there is a number."""
     weights = start(experiment, objective)
-    value = float(objective(weights))
+    value = value_at(objective, weights)
     if not isfinite(value):
         scale = getattr(experiment.start, "scale", None)
         which = "" if scale is None else f" with `start.scale` = {scale:g}"

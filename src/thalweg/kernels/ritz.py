@@ -27,6 +27,7 @@ from thalweg.kernels.tiles import (
 )  # fmt: skip
 
 BISECTIONS = 40  # halve the width of the spectrum to 1e-12 of it
+_HALVED = 0.5**BISECTIONS
 CAUTION = 4.0  # residuals per error
 _TINY, _EPSILON = float(np.finfo(float).tiny), float(np.finfo(float).eps)
 
@@ -43,12 +44,12 @@ def ends(x, alphas, betas, steps, scratch, out):
     limits = _cases(x, scratch, float(steps), float(steps), float(earlier), float(earlier))
     numbers = _cases(x, scratch, 1.0, float(steps), 1.0, float(earlier))
     values = _bisected(y, alphas, betas, steps, limits, numbers, low, high)
-    shift = (2 * 0.5**BISECTIONS + 16 * steps * _EPSILON) * 1.0
+    shift = (2 * _HALVED + 16 * steps * _EPSILON) * 1.0
     outside = _cases(x, scratch, -shift, shift, -shift, shift)
     moved = fma(outside, spread, values)
     last = _last_components(y, alphas, betas, steps, earlier, limits, moved, scratch)
     here, there = load(x, betas + steps - 1), load(x, betas + earlier - 1)
-    rounding = times(full(x, 0.5**BISECTIONS + 8 * steps * _EPSILON), spread)
+    rounding = times(full(x, _HALVED + 8 * steps * _EPSILON), spread)
     # Copies of a converged value blur its residual; the earlier one then knows better.
     low_error = _error(
         x, row_of(values, 0), row_of(values, 2),

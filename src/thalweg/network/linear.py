@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, require_count
+from thalweg._host import hosted, settled
 from thalweg._typing import ManyWeights, Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
 
@@ -75,16 +76,17 @@ class LinearNetwork(AbstractNetwork):
     @checked
     def end_to_end(self, weights: ManyWeights) -> Matrix:
         """The matrix that the network multiplies its input by, readout included."""
-        factors = self.factors(weights)
+        _, (trained, readout) = hosted(weights, self.readout)
+        factors = trained if readout is None else (*trained, readout.T)
         if self.outputs > self.features:
             product = factors[0]
             for factor in factors[1:]:
                 product = factor @ product
-            return product
+            return settled(product)
         product = factors[-1]
         for factor in reversed(factors[:-1]):
             product = product @ factor
-        return product
+        return settled(product)
 
     def factors(self, weights: Weights) -> tuple[Matrix, ...]:
         """The weights, and the readout as one more factor where there is one."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from typing_extensions import override
 
 from thalweg._arguments import as_layers, checked
-from thalweg._checks import InputError, as_floating, described, is_traced, require_ordinary
+from thalweg._checks import InputError, as_floating, described, is_traced, placed, require_ordinary
 from thalweg._typing import Scalar, Weights
 from thalweg.kernels.chain import Chain, chain_of
 from thalweg.network import AbstractNetwork, LinearNetwork
@@ -41,7 +41,7 @@ class Objective(AbstractObjective):
     @property
     def weight_decay(self) -> Scalar:
         """Lambda of the term lambda / 2 |weights|^2."""
-        return jnp.zeros(()) if self._weight_decay is None else self._weight_decay
+        return placed(np.zeros(())) if self._weight_decay is None else self._weight_decay
 
     @property
     def least_value(self) -> Scalar:

@@ -24,13 +24,42 @@ def at_points(function: Callable[..., Any], objective: Objective, points: Any, *
         known: what else the function takes.
     """
     common = (objective, known)
-    if objective.linear is not None and objective.network.size <= _SMALL:
+    if _is_small(objective):
         try:
             return evaluated(_Applied(function), common, points)
         except NoCounterpartError:
             pass
     found = _compiled(_Applied(function), common, jax.tree.map(jnp.asarray, points))
     return jax.tree.map(np.asarray, found)
+
+
+def value_at(objective: Objective, weights: Any) -> float:
+    """The objective at one point, as a number."""
+    return float(_at(_value, objective, weights))
+
+
+def gradient_at(objective: Any, weights: Any) -> tuple[np.ndarray, ...]:
+    """The gradient at one point, as NumPy arrays."""
+    return _at(_gradient, objective, weights)
+
+
+def _at(function: Callable[..., Any], objective: Any, weights: Any) -> Any:
+    if not isinstance(objective, Objective) or not _is_small(objective):
+        return jax.tree.map(np.asarray, function(objective, weights))
+    one = jax.tree.map(lambda array: np.asarray(array)[None], weights)
+    return jax.tree.map(lambda array: array[0], at_points(function, objective, one))
+
+
+def _is_small(objective: Objective) -> bool:
+    return objective.linear is not None and objective.network.size <= _SMALL
+
+
+def _value(objective: Any, weights: Any) -> Any:
+    return objective(weights)
+
+
+def _gradient(objective: Any, weights: Any) -> Any:
+    return objective.gradient(weights)
 
 
 class _Applied(eqx.Module):

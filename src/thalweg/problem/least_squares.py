@@ -28,6 +28,7 @@ from thalweg._checks import (
     require_positive,
     samples_and_targets,
 )
+from thalweg._host import hosted, settled
 from thalweg._typing import Matrix, Scalar
 from thalweg.problem.base import (
     AbstractProblem,
@@ -86,7 +87,8 @@ class AbstractLeastSquares(AbstractProblem):
     @property
     def input_moment(self) -> Float[Array, "features features"]:
         """Sigma = X^T X / n. Its condition number is that of X squared: no loss is made of it."""
-        return self.input_factor.T @ self.input_factor
+        _, (factor,) = hosted(self.input_factor)
+        return settled(factor.T @ factor)
 
     @property
     @override
@@ -101,8 +103,9 @@ class AbstractLeastSquares(AbstractProblem):
     @property
     @override
     def least_value(self) -> Scalar:
-        root = jnp.sqrt(self.minimum / self.scale) - self.fit_error
-        return self.scale * jnp.maximum(root, 0.0) ** 2
+        library, (minimum, scale, error) = hosted(self.minimum, self.scale, self.fit_error)
+        root = library.sqrt(minimum / scale) - error
+        return settled(scale * library.maximum(root, 0.0) ** 2)
 
     @checked
     def excess(self, matrix: Matrix) -> Scalar:

@@ -170,7 +170,7 @@ def _conserves_balance(case: Case) -> tuple[Claim, ...]:
 
 def _start_radius(case: Case) -> float:
     """The norm of the start; any larger number would do, and the statements want a positive one."""
-    norm = float(jnp.linalg.norm(layer_norms(case.weights)))
+    norm = float(np.linalg.norm(layer_norms(case.weights)))
     return max(norm, float(np.finfo(float).tiny))
 
 

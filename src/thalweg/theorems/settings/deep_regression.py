@@ -106,10 +106,10 @@ def deep_regression(objective: Objective) -> Narrowed[DeepRegression]:
         network,
         problem,
         scale=float(problem.scale),
-        smallest=max(float(problem.spectrum[0]), 0.0),
-        largest=float(problem.spectrum[-1]),
+        smallest=max(float(np.asarray(problem.spectrum)[0]), 0.0),
+        largest=float(np.asarray(problem.spectrum)[-1]),
         readout=float(readout_norm(network)),
-        size=float(jnp.linalg.norm(problem.minimiser)),
+        size=float(np.linalg.norm(problem.minimiser)),
     )
     return Narrowed.where(claims, setting)
 
@@ -146,8 +146,9 @@ def minimum_at(setting: DeepRegression, weights: Weights) -> Minimum | None:
     the product that is at most 2 per layer, hence the resolution; where that is above a hundredth
     there is nothing to compare.
     """
-    problem, product = setting.problem, setting.network.end_to_end(weights)
-    left = float(problem.excess(product)) / max(float(problem.excess(0 * product)), _TINY)
+    at_zero = [np.zeros_like(array) for array in weights]
+    excess, most = (_excess(setting, point) for point in (weights, at_zero))
+    left = excess / max(most, _TINY)
     for tolerance in (1e-12, 1e-9, 1e-6):
         part = 4 * setting.depth * setting.condition * tolerance
         if left > tolerance or part > _COARSEST:
@@ -158,6 +159,12 @@ def minimum_at(setting: DeepRegression, weights: Weights) -> Minimum | None:
             continue
         return Minimum(weights, sharpness, part * sharpness) if sharpness > 0 else None
     return None
+
+
+def _excess(setting: DeepRegression, weights: Any) -> float:
+    product = np.asarray(setting.network.end_to_end(weights))
+    image = product @ np.asarray(setting.problem.input_factor).T
+    return float(setting.scale * np.sum((image - np.asarray(setting.problem.fitted).T) ** 2))
 
 
 def minima_of(training: RegressionTraining) -> tuple[Minimum, ...]:

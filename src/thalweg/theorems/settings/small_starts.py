@@ -10,12 +10,15 @@ which is of the second order in the weights.
     towards flat minima", arXiv:2405.13456.
 """
 
-import jax.numpy as jnp
+import numpy as np
+from numpy.linalg import multi_dot
 
+from thalweg._host import hosted, settled
 from thalweg._typing import Scalar, Weights
 from thalweg.certificates import Case, Claim, Narrowed, requirement, rounding
 from thalweg.curvature.products import spectral_norm
 from thalweg.measurement import imbalance, layer_norms
+from thalweg.objective.points import gradient_at
 from thalweg.theorems.settings.deep_regression import (
     DeepRegression,
     RegressionTraining,
@@ -27,8 +30,9 @@ from thalweg.theorems.settings.deep_regression import (
 
 def start_size(weights: Weights) -> Scalar:
     """The eps of the module: zero only at zero, and quadratic in the weights."""
-    squares = layer_norms(weights) ** 2
-    return 3 * jnp.max(squares) + 2 * sum(spectral_norm(matrix) for matrix in imbalance(weights))
+    norms, gaps = layer_norms(weights), [spectral_norm(matrix) for matrix in imbalance(weights)]
+    library, (norms, gaps) = hosted(norms, gaps)
+    return settled(3 * library.max(norms**2) + 2 * sum(gaps))
 
 
 def unique_below_zero(case: Case) -> Narrowed[RegressionTraining]:
@@ -56,8 +60,8 @@ def _on_the_curve(training: RegressionTraining) -> Narrowed[RegressionTraining]:
     if flow is None:
         return Narrowed((), training)
     pairs = zip(imbalance(flow.start), imbalance(weights), strict=True)
-    gap = max((float(jnp.max(jnp.abs(a - b))) for a, b in pairs), default=0.0)
-    size = float(jnp.max(layer_norms(weights))) ** 2
+    gap = max((float(np.abs(np.subtract(a, b)).max()) for a, b in pairs), default=0.0)
+    size = float(np.asarray(layer_norms(weights)).max()) ** 2
     statement = (
         "the flow starts on the curve of the start: max |D - D(0)| <= 1e-6 max_k |W_k(0)|_F^2"
     )
@@ -75,10 +79,11 @@ def starts_below_zero_network(training: RegressionTraining) -> Narrowed[Regressi
     where nothing cancels. One zero layer with others that are not is enough.
     """
     (case, setting), weights = training, training.case.weights
-    image = setting.problem.image(setting.network.end_to_end(weights))
-    own = float(jnp.sum(image**2))
-    shared = 2 * float(jnp.sum(image * setting.problem.fitted.T))
-    slope = max(float(jnp.max(jnp.abs(array))) for array in case.objective.gradient(weights))
+    factors = [np.asarray(factor) for factor in setting.network.factors(weights)]
+    image = multi_dot([*reversed(factors), np.asarray(setting.problem.input_factor).T])
+    own = float(np.sum(image**2))
+    shared = 2 * float(np.sum(image * np.asarray(setting.problem.fitted).T))
+    slope = max(float(np.abs(array).max()) for array in gradient_at(case.objective, weights))
     statement = "p^T Sigma p <= 2 p^T Sigma w, that is (R(W(0)) <= R(0))"
     claims = (
         Claim(statement, own, shared, rounding(own, shared)),

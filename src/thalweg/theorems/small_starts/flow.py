@@ -141,8 +141,8 @@ class LayersAlign(AbstractTrainingTheorem[LinearTraining]):
             return ()
         eps = float(start_size(case.weights))
         imbalances = sum(float(spectral_norm(matrix)) for matrix in imbalance(case.weights))
-        inner = float(jnp.max(layer_norms(case.weights))) ** 2 + imbalances
-        largest = max(float(spectral_norm(jnp.asarray(layer))) for layer in case.weights)
+        inner = float(np.asarray(layer_norms(case.weights)).max()) ** 2 + imbalances
+        largest = max(float(np.linalg.norm(layer, 2)) for layer in case.weights)
         rank, spread, angle = seen_along(case.flow, _distances_from_chain)
         # The lemma holds of any point whose imbalances are nearly those of the start.
         slack = 4 * len(case.weights) * _inaccuracy(case.flow)
@@ -316,8 +316,8 @@ def late_part(flow: AbstractFlow | None, after: float) -> LatePart | None:
 def late_rate(training: RegressionTraining, late: LatePart) -> GrowthRate:
     """The rate from that record on."""
     case, setting = training
-    weights = tuple(jnp.asarray(array[late.first]) for array in late.flow.weights)
-    gain = float(_gain(setting, setting.network.end_to_end(weights)[0]))
+    weights = tuple(array[late.first] for array in late.flow.weights)
+    gain = _gain(setting, np.asarray(setting.network.end_to_end(weights)))
     return growth_rate(setting, float(start_size(case.weights)), gain)
 
 
@@ -330,10 +330,10 @@ def rate_answer(training: RegressionTraining, after: float) -> tuple[Answer, ...
     return (Answer(Question.RATE, rate, f"on the given flow after time {after:g}"),)
 
 
-def _gain(setting: DeepRegression, product: jax.Array) -> Scalar:
+def _gain(setting: DeepRegression, product: np.ndarray) -> float:
     """R(0) - R, without cancellation where the product is small; for the scale 1."""
-    image = setting.problem.image(product[None])
-    return jnp.sum(image * (2 * setting.problem.fitted.T - image))
+    image = product @ np.asarray(setting.problem.input_factor).T
+    return float(np.sum(image * (2 * np.asarray(setting.problem.fitted).T - image)))
 
 
 def _inaccuracy(flow: AbstractFlow) -> np.ndarray:
