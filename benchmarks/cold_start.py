@@ -1,11 +1,13 @@
 """What people do first, as whole processes: how long each takes before it has ended.
 
-Every row is a fresh process, timed from outside. *First ever* begins with no compiled code at all,
-neither JAX's nor Numba's, as on a machine after the set-up; *again* finds what that left. What is
-shown are medians, of seconds on the clock and of seconds of processors; the latter hardly change
-where other work is done beside.
+Every row is a fresh process, timed from outside. *First ever* is as on a machine right after the
+set-up: JAX has compiled nothing yet, the kernels are there; with `--bare` they are not, as where
+the package was installed in another way. *Again* finds what the first time left. What is shown are
+medians, of seconds on the clock and of seconds of processors; the latter hardly change where other
+work is done beside.
 
-Run as `python benchmarks/cold_start.py [ROUNDS]`, 5 rounds unless said otherwise, on quiet cores.
+Run as `python benchmarks/cold_start.py [ROUNDS] [--bare]`, 5 rounds unless said otherwise, on quiet
+cores.
 """
 
 import os
@@ -48,11 +50,12 @@ def rows() -> list[Row]:
     ]
 
 
-def seconds(call: list[str], caches: Path) -> tuple[float, float]:
+def environment(caches: Path, kernels: Path) -> dict[str, str]:
+    return os.environ | {"XDG_CACHE_HOME": str(caches), "NUMBA_CACHE_DIR": str(kernels)}
+
+
+def seconds(call: list[str], environment: dict[str, str]) -> tuple[float, float]:
     """On the clock and of processors; in a folder of its own, so that nothing is found there."""
-    environment = os.environ | {
-        "XDG_CACHE_HOME": str(caches), "NUMBA_CACHE_DIR": str(caches / "numba"),
-    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run(call, cwd=folder, env=environment, capture_output=True, check=True)
@@ -61,21 +64,25 @@ def seconds(call: list[str], caches: Path) -> tuple[float, float]:
     return passed, spent
 
 
-def measured(row: Row, rounds: int) -> tuple[list[float], list[float]]:
+def measured(row: Row, rounds: int, kernels: Path | None) -> tuple[list[float], list[float]]:
     """The medians of the first time ever and of the next one."""
     first, again = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as caches:
-            first.append(seconds(row.call, Path(caches)))
-            again.append(seconds(row.call, Path(caches)))
+            known = environment(Path(caches), kernels or Path(caches) / "kernels")
+            first.append(seconds(row.call, known))
+            again.append(seconds(row.call, known))
     return tuple([statistics.median(part) for part in zip(*found, strict=True)]
                  for found in (first, again))  # fmt: skip
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, kernels: Path | None) -> None:
+    if kernels is not None:
+        call = [sys.executable, "-m", "thalweg.kernels.ready", "descents", "spectra"]
+        subprocess.run(call, env=environment(kernels, kernels), check=True)
     table = Table("", "first ever", "aim", "again", "aim", "processors: first", "again")
     for row in rows():
-        first, again = measured(row, rounds)
+        first, again = measured(row, rounds, kernels)
         aim = "" if row.first is None else f"{row.first:g} s"
         table.add_row(
             row.what, f"{first[0]:.2f} s", aim, f"{again[0]:.2f} s", f"{row.again:g} s",
@@ -86,4 +93,6 @@ def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    with tempfile.TemporaryDirectory() as compiled:
+        main(*(numbers or [5]), None if "--bare" in sys.argv else Path(compiled))

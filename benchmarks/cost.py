@@ -123,7 +123,7 @@ def draw(found: dict, path: Path) -> None:
         axis.set(xscale="log", yscale="log", xlabel=name)
     axes[1].axvline(64, color="0.8", zorder=0)
     axes[1].annotate(
-        "JAX beyond", (64, 1), (3, 6), ("data", "axes fraction"), "offset points", color="0.4"
+        "JAX beyond", (64, 0.03), (3, 0), ("data", "axes fraction"), "offset points", color="0.4"
     )
     axes[0].set_ylabel("processor time per step\nof one network (ns)")
     axes[0].legend(frameon=False)
