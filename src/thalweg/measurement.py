@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, chained, described
-from thalweg._host import hosted, settled
+from thalweg._host import hosted, quiet, settled
 from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
@@ -55,6 +55,7 @@ _NUMBERS_AT_ONCE = 2**20  # how many weights `along` unpacks at a time: 8 MB
 
 
 @checked
+@quiet
 def imbalance(weights: Weights) -> tuple[_Layer, ...]:
     """W_{j+1}^T W_{j+1} - W_j W_j^T of consecutive layers; all zero if balanced."""
     _, (layers,) = hosted(chained(weights))
@@ -85,6 +86,7 @@ def conserved(
 
 
 @checked
+@quiet
 def layer_norms(weights: Weights) -> Float[Array, " depth"]:
     """The Frobenius norm of each layer."""
     library, (layers,) = hosted(weights)

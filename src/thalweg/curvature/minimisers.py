@@ -41,7 +41,7 @@ import scipy
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, is_traced, placed
-from thalweg._host import hosted, settled
+from thalweg._host import hosted, largest_singular_value, quiet, settled
 from thalweg._shown import shown
 from thalweg._typing import Scalar, Weights
 from thalweg.curvature.products import (
@@ -92,6 +92,7 @@ class LeastSharpness(NamedTuple):
 
 
 @checked
+@quiet
 def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
     """Lower bounds on the sharpness of every minimiser (marion2024:thm2 b, and two sharper)."""
     network, problem = _scalar_regression(objective)
@@ -108,6 +109,7 @@ def minimiser_sharpness_bounds(objective: Objective) -> SharpnessBounds:
 
 
 @checked
+@quiet
 def layerwise_sharpness_bounds(objective: Objective, weights: Weights) -> LayerwiseBounds:
     """Lower bounds on the sharpness of this minimiser (marion2024:thm2 a, and two others)."""
     network, problem = _scalar_regression(objective)
@@ -156,6 +158,7 @@ def small_start_sharpness_bounds(objective: Objective) -> SmallStartBounds:
 
 
 @checked
+@quiet
 def balanced_sharpness(objective: Objective) -> Scalar:
     """The sharpness of the balanced minimisers of rank one, which flows from zero tend to.
 
@@ -165,20 +168,21 @@ def balanced_sharpness(objective: Objective) -> Scalar:
     library, of = _numbers(network, problem)
     depth, size = network.depth, library.linalg.norm(of.minimiser)
     lift = of.readout ** (2 / depth) * size ** (2 - 2 / depth)
-    return settled(_chain_sharpness(library, of, depth, lift))
+    return settled(_chain_sharpness(of, depth, lift))
 
 
 @checked
+@quiet
 def least_sharpness(objective: Objective) -> LeastSharpness:
     """The sharpness of the flattest of all minimisers, by minimising a convex function."""
     network, problem = _scalar_regression(objective)
-    library, of = _numbers(network, problem)
+    _, of = _numbers(network, problem)
     size, readout = float(np.linalg.norm(of.minimiser)), float(of.readout)
     if size == 0:
         raise InputError("`least_sharpness` needs a solution that is not zero.")
     balanced = float(balanced_sharpness(objective))
     if network.depth == 1:
-        return LeastSharpness(placed(np.array(balanced)), placed(np.array(size / readout)))
+        return LeastSharpness(placed(np.array(balanced)), placed(np.divide(size, readout)))
     # Below `balanced` both terms must be, which brackets a.
     unit = balanced / (2 * float(of.scale))
     moment = float(np.sum(of.fitted**2))
@@ -188,7 +192,7 @@ def least_sharpness(objective: Objective) -> LeastSharpness:
         log(unit / float(of.spectrum[-1])),
     )
     found = scipy.optimize.minimize_scalar(
-        lambda logarithm: float(_chain_sharpness(library, of, network.depth, exp(logarithm))),
+        lambda logarithm: float(_chain_sharpness(of, network.depth, exp(logarithm))),
         bounds=bracket,
         method="bounded",
         options={"xatol": 1e-12 * (1 + abs(bracket[1] - bracket[0]))},
@@ -219,12 +223,12 @@ def _numbers(network: LinearNetwork, problem: AbstractLeastSquares) -> tuple[Any
     return library, found
 
 
-def _chain_sharpness(library: Any, of: _Numbers, depth: int, lift: Any) -> Any:
+def _chain_sharpness(of: _Numbers, depth: int, lift: Any) -> Any:
     """The sharpness of the rank-one chain with |q_1|^2 = `lift` and equal norms from layer 2 on."""
     deeper = depth - 1
     repeated = deeper * (of.readout**2 / lift) ** (1 / deeper) if deeper > 0 else 0.0
     matrix = lift * of.factor @ of.factor.T + repeated * of.fitted @ of.fitted.T
-    return 2 * of.scale * library.linalg.eigvalsh(matrix)[-1]
+    return 2 * of.scale * largest_singular_value(matrix)  # which has no negative eigenvalues
 
 
 def _times_power(value: Any, base: Any, exponent: float) -> Any:

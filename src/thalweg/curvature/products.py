@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._checks import InputError, placed
-from thalweg._host import hosted, settled
+from thalweg._host import largest_singular_value, settled
 from thalweg._typing import Matrix, Scalar, Weights
 from thalweg.network import LinearNetwork
 from thalweg.objective import Objective
@@ -55,10 +55,7 @@ def partial_products(
 
 def spectral_norm(matrix: Matrix) -> Scalar:
     """The largest singular value."""
-    library, (numbers,) = hosted(matrix)
-    if min(matrix.shape) == 1:
-        return settled(library.linalg.norm(numbers))
-    return settled(library.linalg.svd(numbers, compute_uv=False)[0])
+    return settled(largest_singular_value(matrix))
 
 
 def readout_norm(network: LinearNetwork) -> Scalar:

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, as_floating, require_count
-from thalweg._host import hosted, settled
+from thalweg._host import hosted, quiet, settled
 from thalweg._typing import ManyWeights, Matrix, Scalar, Weights
 from thalweg.network.base import AbstractNetwork
 
@@ -74,6 +74,7 @@ class LinearNetwork(AbstractNetwork):
         return x @ self.end_to_end(weights).T
 
     @checked
+    @quiet
     def end_to_end(self, weights: ManyWeights) -> Matrix:
         """The matrix that the network multiplies its input by, readout included."""
         _, (trained, readout) = hosted(weights, self.readout)

@@ -13,7 +13,7 @@ which is of the second order in the weights.
 import numpy as np
 from numpy.linalg import multi_dot
 
-from thalweg._host import hosted, settled
+from thalweg._host import hosted, quiet, settled
 from thalweg._typing import Scalar, Weights
 from thalweg.certificates import Case, Claim, Narrowed, requirement, rounding
 from thalweg.curvature.products import spectral_norm
@@ -28,6 +28,7 @@ from thalweg.theorems.settings.deep_regression import (
 )
 
 
+@quiet
 def start_size(weights: Weights) -> Scalar:
     """The eps of the module: zero only at zero, and quadratic in the weights."""
     norms, gaps = layer_norms(weights), [spectral_norm(matrix) for matrix in imbalance(weights)]
