@@ -31,7 +31,7 @@ GRIDS = {
     "samples": [10, 100, 1000, 10_000, 100_000, 1_000_000],
     "runs": [1, 2, 4, 8, 16, 64, 256, 1000, 10_000, 100_000],
 }
-SECONDS, ROUNDS, LEAST = 0.15, 3, 64  # steps, so that a block is fetched for many of them
+SECONDS, ROUNDS, LEAST = 0.1, 3, 32  # steps, so that a block is fetched for many of them
 
 
 @kernel
