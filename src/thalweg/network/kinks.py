@@ -117,6 +117,13 @@ class AbstractKinks(ABC):
     def reach(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
         """A part of |grad z_i|; zero where z_i is zero whatever the weights of its own layer."""
 
+    def labels(self, forward: Forward, rows: Index, kinks: Index) -> Index:
+        """Which of these pairs have the same z whatever the weights: those with the same label.
+
+        Labels are 0, 1, ... without a gap; as they are here, all z are different.
+        """
+        return np.arange(rows.size)
+
 
 class DenseKinks(AbstractKinks):
     """Fully connected layers with an activation of two slopes in between."""

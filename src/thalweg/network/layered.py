@@ -14,6 +14,7 @@ say in a word what is meant:
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +28,7 @@ from thalweg.network.base import AbstractNetwork
 from thalweg.network.kinks import AbstractKinks, DenseKinks
 from thalweg.network.layers import AbstractLayer, Convolution, Dense, OutputRows, Rows
 from thalweg.network.linear import chain_of_widths
+from thalweg.network.shared_kinks import Activation, Block, SharedKinks
 
 
 class LayeredNetwork(AbstractNetwork):
@@ -42,7 +44,7 @@ class LayeredNetwork(AbstractNetwork):
     @checked
     def __init__(self, layers: Sequence[AbstractLayer], slopes: Sequence[float] = (1.0, 0.0)):
         """Take the layers, first layer first, and the slopes above and below zero."""
-        self.layers = _chained(layers)
+        self.layers = chained(layers)
         self.slopes = two_slopes(slopes)
 
     @property
@@ -72,11 +74,14 @@ class LayeredNetwork(AbstractNetwork):
 
     @override
     def kinks_on(self, x: Float[np.ndarray, "samples features"]) -> AbstractKinks | None:
-        dense = all(isinstance(layer, Dense) for layer in self.layers)
-        if self.smooth or self.depth == 1 or not dense:
+        if self.smooth or self.depth == 1:
             return None
-        above, below = (float(slope) for slope in self.slopes)
-        return DenseKinks(self.widths, (above, below), x)
+        slopes = (float(self.slopes[0]), float(self.slopes[1]))
+        if all(isinstance(layer, Dense) for layer in self.layers):
+            return DenseKinks(self.widths, slopes, x)
+        *lower, last = self.layers
+        blocks = [Block(each.on_host(), (Activation(each.outputs, slopes),)) for each in lower]
+        return SharedKinks([*blocks, Block(last.on_host(), ())], x, biases=False)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -143,15 +148,21 @@ def two_slope_activation(
     return jnp.where(z > 0, above, below) * z
 
 
-def _chained(layers: Sequence[AbstractLayer]) -> tuple[AbstractLayer, ...]:
+def chained(
+    layers: Sequence[AbstractLayer], windows: Sequence[tuple[int, int]] | None = None
+) -> tuple[AbstractLayer, ...]:
+    """The layers, if each takes what the one below puts out, after pooling it in such windows."""
     chain = tuple(layers)
     if not chain:
         raise InputError("`layers` must hold at least one layer, got none.")
+    sizes = [prod(window) for window in windows] if windows else [1] * len(chain)
     for index, (lower, upper) in enumerate(pairwise(chain), start=1):
-        if lower.outputs != upper.features:
+        left = lower.outputs // sizes[index - 1]
+        if left != upper.features:
+            pooled = "" if left == lower.outputs else ", pooled,"
             raise InputError(
-                f"`layers` must chain: layer {index} ({_description(lower)}) puts out "
-                f"{lower.outputs} numbers, but layer {index + 1} ({_description(upper)}) takes "
+                f"`layers` must chain: layer {index} ({_description(lower)}){pooled} puts out "
+                f"{left} numbers, but layer {index + 1} ({_description(upper)}) takes "
                 f"{upper.features}; a convolution's `image` is what the layer below puts out, and "
                 "the first layer comes first."
             )

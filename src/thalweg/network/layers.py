@@ -28,6 +28,7 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import InputError, described, require_count
 from thalweg._typing import Matrix
+from thalweg.network.maps import AbstractMap, ConvolutionMap, DenseMap, PatternMap
 
 Pattern = Int[Array, "outputs features"]
 Rows = Float[Array, "samples features"]
@@ -50,6 +51,20 @@ class AbstractLayer(eqx.Module):
     @abstractmethod
     def __call__(self, weight: Float[Array, "..."], x: Rows) -> OutputRows:
         """The map, applied to each row."""
+
+    @property
+    def channels(self) -> int:
+        """How many biases the layer would have: one for each channel of what it puts out."""
+        return self.outputs
+
+    @property
+    def out_image(self) -> tuple[int, int]:
+        """Height and width of each channel of what it puts out."""
+        return 1, 1
+
+    def on_host(self) -> AbstractMap:
+        """The same map in NumPy, with its derivatives."""
+        return PatternMap(np.asarray(self.pattern), self.shape)
 
     @property
     def operator_norm(self) -> float:
@@ -89,6 +104,10 @@ class Dense(AbstractLayer):
     @override
     def most_tied(self) -> int:
         return 1
+
+    @override
+    def on_host(self) -> AbstractMap:
+        return DenseMap(self.outputs)
 
     @override
     def __call__(self, weight: Float[Array, "outputs features"], x: Rows) -> OutputRows:
@@ -151,8 +170,13 @@ class Convolution(AbstractLayer):
             )
 
     @property
+    @override
+    def channels(self) -> int:
+        return self.out_channels
+
+    @property
+    @override
     def out_image(self) -> tuple[int, int]:
-        """Height and width of the images that come out."""
         height, width = (
             (size + 2 * margin - taps) // step + 1
             for size, margin, taps, step in zip(
@@ -189,6 +213,10 @@ class Convolution(AbstractLayer):
                 place = np.s_[:, i[:, None], j[None], :, y[:, None], x[None]]
                 pattern[place] = coordinate[:, :, a, b]
         return jnp.asarray(pattern.reshape(self.outputs, self.features))
+
+    @override
+    def on_host(self) -> AbstractMap:
+        return ConvolutionMap(self.shape, self.image, self.out_image, self.stride, self.padding)
 
     @property
     @override

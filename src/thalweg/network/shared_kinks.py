@@ -1,0 +1,363 @@
+"""The kinks of layers that share weights, with or without biases and max pooling between them.
+
+Behind each linear layer but the last stand *stages*, each with a kink per number that it puts out:
+
+    activation    s(z) = (beta + (alpha - beta) a) z
+    pooling       max(u, v) = v + a (u - v),    z = u - v
+
+with the mask a = 1 where z > 0. A window of 2^k entries is pooled by a tournament of k rounds, so
+that a change of its largest entry is a kink like all others: the gradient jumps by delta grad z,
+with delta the slope of f in what the round puts out. Pooling stands before the activation. Where
+that is monotone the network is the same the other way round.
+
+Shared weights make kinks coincide: all patches with the same pixels have the same z, and where a
+bias passes zero, all patches of an empty background do. `labels` tells which are one function, by
+the values that they take at weights which were drawn once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Real
+from typing_extensions import override
+
+from thalweg.network.kinks import (
+    AbstractKinks,
+    Arrays,
+    Backward,
+    Forward,
+    Index,
+    Masks,
+    Passes,
+    Rows,
+)
+from thalweg.network.maps import AbstractMap
+
+_TOGETHER = 256  # kinks that are pulled back at a time
+_SAME = 1e-11  # of the largest value: nearer ones are the same, but for rounding
+
+
+class AbstractStage(ABC):
+    """Kinks of one kind; `size` is how many there are on a sample, `inputs` what they see."""
+
+    size: int
+    inputs: int
+
+    @abstractmethod
+    def z(self, inputs: Rows) -> Rows:
+        """The functions whose signs select the piece."""
+
+    @abstractmethod
+    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+        """What is kept of the masks."""
+
+    @abstractmethod
+    def forward(self, factors: Rows, inputs: Rows, z: Rows) -> Rows:
+        """What comes out."""
+
+    @abstractmethod
+    def deltas(self, back: Rows) -> Rows:
+        """The slopes of f in what comes out, as jumps of the gradient in units of grad z."""
+
+    @abstractmethod
+    def pulled(self, factors: Rows, back: Rows) -> Rows:
+        """Slopes in what comes out, as slopes in what goes in."""
+
+    @abstractmethod
+    def slopes_of(self, kinks: Index) -> Rows:
+        """The slopes of these z in what goes in, one row each."""
+
+
+class Activation(AbstractStage):
+    """Two slopes."""
+
+    def __init__(self, size: int, slopes: tuple[float, float]):
+        """Take how many units there are, and the slopes above and below zero."""
+        self.size = self.inputs = size
+        self._above, self._below = slopes
+
+    @override
+    def z(self, inputs: Rows) -> Rows:
+        return inputs
+
+    @override
+    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+        return self._below + (self._above - self._below) * masks
+
+    @override
+    def forward(self, factors: Rows, inputs: Rows, z: Rows) -> Rows:
+        return factors * z
+
+    @override
+    def deltas(self, back: Rows) -> Rows:
+        return (self._above - self._below) * back
+
+    @override
+    def pulled(self, factors: Rows, back: Rows) -> Rows:
+        return factors * back
+
+    @override
+    def slopes_of(self, kinks: Index) -> Rows:
+        found = np.zeros((kinks.size, self.size))
+        found[np.arange(kinks.size), kinks] = 1.0
+        return found
+
+
+class Pairing(AbstractStage):
+    """The larger of two: numbers in rows (outer, 2, inner), of which `inner` lie side by side."""
+
+    def __init__(self, size: int, inner: int):
+        """Take how many pairs there are, and how far apart the two of a pair lie."""
+        self.size, self.inputs, self._inner = size, 2 * size, inner
+
+    def _two(self, inputs: Rows) -> tuple[np.ndarray, np.ndarray]:
+        pairs = inputs.reshape(len(inputs), -1, 2, self._inner)
+        return pairs[:, :, 0], pairs[:, :, 1]
+
+    @override
+    def z(self, inputs: Rows) -> Rows:
+        one, other = self._two(inputs)
+        return (one - other).reshape(len(inputs), -1)
+
+    @override
+    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+        return np.asarray(masks, float)
+
+    @override
+    def forward(self, factors: Rows, inputs: Rows, z: Rows) -> Rows:
+        return factors * z + self._two(inputs)[1].reshape(len(inputs), -1)
+
+    @override
+    def deltas(self, back: Rows) -> Rows:
+        return back
+
+    @override
+    def pulled(self, factors: Rows, back: Rows) -> Rows:
+        first = factors * back
+        shape = (len(back), -1, self._inner)
+        both = (first.reshape(shape), (back - first).reshape(shape))
+        return np.stack(both, axis=2).reshape(len(back), -1)
+
+    @override
+    def slopes_of(self, kinks: Index) -> Rows:
+        found = np.zeros((kinks.size, self.inputs))
+        outer, inner = np.divmod(kinks, self._inner)
+        first = 2 * self._inner * outer + inner
+        found[np.arange(kinks.size), first] = 1.0
+        found[np.arange(kinks.size), first + self._inner] = -1.0
+        return found
+
+
+@dataclass(frozen=True)
+class Block:
+    """A linear layer, and the stages behind it: none behind the last."""
+
+    map: AbstractMap
+    stages: tuple[AbstractStage, ...]
+
+
+class SharedKinks(AbstractKinks):
+    """Blocks one after the other; with biases each map's weights are followed by its biases."""
+
+    upper_share = 1.0  # the first layer is applied anew at each point
+
+    def __init__(self, blocks: Sequence[Block], x: Rows, biases: bool):
+        """Take the blocks, the samples, and whether there are biases."""
+        self.samples = len(x)
+        self._x, self._biases, self._blocks = x, biases, tuple(blocks)
+        self._stages = [stage for block in blocks for stage in block.stages]
+        ends = np.cumsum([0, *(stage.size for stage in self._stages)])
+        self._columns = [slice(a, b) for a, b in pairwise(ends)]
+        self._stage_of = np.repeat(np.arange(len(self._stages)), np.diff(ends))
+        lengths = np.cumsum([0, *(len(block.stages) for block in blocks)])
+        self._stages_of = [range(a, b) for a, b in pairwise(lengths)]
+        self._drawn: list[Rows] | None = None
+
+    @override
+    def image(self, weights: Arrays) -> Rows:
+        return np.zeros((self.samples, 0))
+
+    @override
+    def forward(self, weights: Arrays, image: Rows, masks: Masks | None = None) -> Forward:
+        return self._onwards(weights, self._x, masks)
+
+    @override
+    def remasked(self, forward: Forward, rows: Index, masks: Masks) -> Forward:
+        return self._onwards(forward.weights, self._x[rows], masks)
+
+    def _onwards(self, weights: Arrays, x: Rows, masks: Masks | None) -> Forward:
+        z = np.empty((len(x), self._stage_of.size))
+        inputs, factors, here = [], [], x
+        for block, (weight, bias), stages in self._layers(weights):
+            inputs.append(here)
+            here = _shifted(block.map.forward(weight, here), bias)
+            for stage, s in zip(block.stages, stages, strict=True):
+                own = z[:, self._columns[s]]
+                own[...] = stage.z(here)
+                mask = own > 0 if masks is None else masks[:, self._columns[s]]
+                factors.append(stage.factors(mask))
+                here = stage.forward(factors[-1], here, own)
+        return Forward(weights, tuple(inputs), tuple(factors), z, here)
+
+    def _layers(self, weights: Arrays) -> Iterator[tuple[Block, tuple, range]]:
+        """Each block with its weights, its biases or None, and the numbers of its stages."""
+        if self._biases:
+            pairs = zip(weights[::2], weights[1::2], strict=True)
+        else:
+            pairs = ((weight, None) for weight in weights)
+        return zip(self._blocks, pairs, self._stages_of, strict=True)
+
+    @override
+    def with_masks(self, forward: Forward, masks: Masks) -> Forward:
+        pairs = zip(self._stages, self._columns, strict=True)
+        return replace(forward, slopes=tuple(stage.factors(masks[:, own]) for stage, own in pairs))
+
+    @override
+    def backward(self, forward: Forward, slopes: Rows) -> Backward:
+        deltas = np.empty(forward.z.shape)
+        found, back = [slopes], slopes
+        layers = list(self._layers(forward.weights))
+        for above, (block, _, stages) in zip(layers[:0:-1], layers[-2::-1], strict=True):
+            back = above[0].map.pulled(above[1][0], back)
+            for stage, s in zip(block.stages[::-1], stages[::-1], strict=True):
+                deltas[:, self._columns[s]] = stage.deltas(back)
+                back = stage.pulled(forward.slopes[s], back)
+            found.append(back)
+        return Backward(tuple(found[::-1]), deltas)
+
+    @override
+    def gradient(self, forward: Forward, backward: Backward) -> Arrays:
+        found: list[np.ndarray] = []
+        for block, slope, below in zip(self._blocks, backward.slopes, forward.inputs, strict=True):
+            found.append(block.map.gradient(slope, below))
+            if self._biases:
+                found.append(_by_channel(block.map, slope).sum(axis=0))
+        return tuple(found)
+
+    @override
+    def change(self, old: Passes, new: Passes, rows: Index) -> tuple[Arrays, Rows]:
+        (forward, backward), (forward_new, backward_new) = old, new
+        was = self.gradient(
+            replace(forward, inputs=tuple(each[rows] for each in forward.inputs)),
+            replace(backward, slopes=tuple(each[rows] for each in backward.slopes)),
+        )
+        pairs = zip(self.gradient(forward_new, backward_new), was, strict=True)
+        return tuple(a - b for a, b in pairs), np.zeros((self.samples, 0))
+
+    @override
+    def gram(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, "c c"]:
+        found = np.zeros((rows.size, rows.size))
+        parts: dict[int, list] = {}
+        for block, chosen, back in self._pulled_back(forward, rows, kinks):
+            parts.setdefault(block, []).append((chosen, back))
+        for block, pieces in parts.items():
+            chosen, back = (np.concatenate(each) for each in zip(*pieces, strict=True))
+            each = self._blocks[block].map
+            own = each.gram(back, forward.inputs[block][rows[chosen]])
+            if self._biases:
+                sums = _by_channel(each, back)
+                own += sums @ sums.T
+            found[np.ix_(chosen, chosen)] += own
+        return found
+
+    @override
+    def squares(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
+        found = np.zeros(rows.size)
+        for block, chosen, back in self._pulled_back(forward, rows, kinks):
+            found[chosen] += self._squares(forward, block, rows[chosen], back)
+        return found
+
+    @override
+    def reach(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
+        found = np.zeros(rows.size)
+        for block, chosen, back in self._pulled_back(forward, rows, kinks, own=True):
+            found[chosen] = np.sqrt(self._squares(forward, block, rows[chosen], back))
+        return found
+
+    def _squares(
+        self, forward: Forward, block: int, rows: Index, back: Rows
+    ) -> Float[np.ndarray, " c"]:
+        each = self._blocks[block].map
+        found = each.squares(back, forward.inputs[block][rows])
+        return found + np.sum(_by_channel(each, back) ** 2, axis=1) if self._biases else found
+
+    def _pulled_back(
+        self, forward: Forward, rows: Index, kinks: Index, own: bool = False
+    ) -> Iterator[tuple[int, Index, Rows]]:
+        """For each block: some kinks that see it, and their slopes in what its map puts out.
+
+        With `own`, for the block alone that they stand in.
+        """
+        for first in range(0, rows.size, _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            for block, chosen, back in self._some_pulled_back(
+                forward, rows[part], kinks[part], own
+            ):
+                yield block, first + chosen, back
+
+    def _some_pulled_back(
+        self, forward: Forward, rows: Index, kinks: Index, own: bool
+    ) -> Iterator[tuple[int, Index, Rows]]:
+        stage_of = self._stage_of[kinks]
+        layers = list(self._layers(forward.weights))
+        chosen, back = np.zeros(0, int), np.zeros((0, 0))
+        for number in reversed(range(len(layers) - 1)):
+            block, _, stages = layers[number]
+            if own:
+                chosen = chosen[:0]
+            if chosen.size:
+                above, (weight, _), _ = layers[number + 1]
+                back = above.map.pulled(weight, back)
+            for stage, s in zip(block.stages[::-1], stages[::-1], strict=True):
+                if chosen.size:
+                    back = stage.pulled(forward.slopes[s][rows[chosen]], back)
+                here = np.flatnonzero(stage_of == s)
+                if here.size:
+                    slopes = stage.slopes_of(kinks[here] - self._columns[s].start)
+                    back = np.concatenate([back, slopes]) if chosen.size else slopes
+                    chosen = np.concatenate([chosen, here])
+            if chosen.size:
+                yield number, chosen, back
+
+    @override
+    def labels(self, forward: Forward, rows: Index, kinks: Index) -> Index:
+        values = np.zeros(rows.size)
+        for block, chosen, back in self._pulled_back(forward, rows, kinks, own=True):
+            drawn = self._drawn_values(forward.weights)[block][rows[chosen]]
+            values[chosen] = np.einsum("ij,ij->i", back, drawn)
+        stages = self._stage_of[kinks]
+        order = np.lexsort((values, stages))
+        values, stages = values[order], stages[order]
+        gaps = np.diff(values) > _SAME * np.abs(values).max(initial=0.0)
+        labels = np.zeros(rows.size, int)
+        labels[order[1:]] = np.cumsum(gaps | (np.diff(stages) != 0))
+        return labels
+
+    def _drawn_values(self, weights: Arrays) -> list[Rows]:
+        """What each map puts out at weights that were drawn, with masks that were, too."""
+        if self._drawn is None:
+            rng = np.random.default_rng(0)
+            drawn = tuple(rng.normal(size=array.shape) for array in weights)
+            found, here = [], self._x
+            for block, (weight, bias), _ in self._layers(drawn):
+                here = _shifted(block.map.forward(weight, here), bias)
+                found.append(here)
+                for stage in block.stages:
+                    # No half: with slopes (1, -1) nothing would be left.
+                    factors = stage.factors(np.full((1, stage.size), rng.uniform(0.5, 1.0)))
+                    here = stage.forward(factors, here, stage.z(here))
+            self._drawn = found
+        return self._drawn
+
+
+def _shifted(rows: Rows, bias: Float[np.ndarray, " channels"] | None) -> Rows:
+    if bias is not None:
+        rows.reshape(len(rows), bias.size, -1)[...] += bias[:, None]
+    return rows
+
+
+def _by_channel(each: AbstractMap, back: Rows) -> Float[np.ndarray, "rows channels"]:
+    return back.reshape(len(back), each.channels, -1).sum(axis=2)
