@@ -24,6 +24,9 @@ the end had its own mask stayed what it was. Then
 The second is a convex problem in a box (`solvers.box`), exact for entering, sliding and crossing at
 constant rates. The error of the step is estimated by the trapezoidal rule with the same averages.
 
+Kinks that are one function, as those of patches with the same pixels, have one average and the sum
+of their deltas.
+
 A z_i that is zero because nothing goes into its unit is no kink: should its sample wake within the
 step, its mask is that of the sign with which it does.
 
@@ -59,8 +62,13 @@ def start_at(objective: KinkedObjective, weights: Arrays) -> State:
     forward = objective.start(weights)
     masks = (forward.z > 0).astype(float)
     point = objective.evaluate(forward, masks)
-    zero = np.flatnonzero((forward.z == 0) & (point.deltas > 0))
-    zero = zero[objective.kinks.reach(forward, *np.divmod(zero, masks.shape[1])) > 0]
+    zero = np.flatnonzero((forward.z == 0) & (point.deltas != 0))
+    if zero.size:
+        pairs = np.divmod(zero, masks.shape[1])
+        alive = objective.kinks.reach(forward, *pairs) > 0
+        group = objective.kinks.labels(forward, *pairs)
+        attracts = np.bincount(group, point.deltas.flat[zero] * alive)[group] > 0
+        zero = zero[alive & attracts]
     if zero.size == 0:
         return State(point, zero)
     masks = masks.copy()
@@ -91,9 +99,13 @@ class Step:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The kinks of a step, with the averages that were found and the boxes they lie in."""
+    """The kinks of a step, with the averages that were found and the boxes they lie in.
+
+    Those of `index` that are one function are one kink, `group` says which; all else is of these.
+    """
 
     index: Index
+    group: Index
     gram: Float[np.ndarray, "c c"]
     deltas: Values
     averages: Values
@@ -104,8 +116,8 @@ class _Candidates:
     @classmethod
     def none(cls) -> "_Candidates":
         """Where nothing changes."""
-        empty = np.zeros(0)
-        return cls(np.zeros(0, int), np.zeros((0, 0)), empty, empty, empty, empty)
+        nothing, empty = np.zeros(0, int), np.zeros(0)
+        return cls(nothing, nothing, np.zeros((0, 0)), empty, empty, empty, empty)
 
     @property
     def inside(self) -> Bool[np.ndarray, " c"]:
@@ -129,7 +141,7 @@ def step_from(objective: KinkedObjective, state: State, h: float, fine: float) -
         candidates = _averaged(objective, state, middle, rate, end, index, h)
         masks = start.masks.copy()
         masks.flat[woken] = 1.0
-        masks.flat[index] = candidates.averages
+        masks.flat[index] = candidates.averages[candidates.group]
         shifts.append(_shift(candidates, middle))
         if np.array_equal(masks, middle.masks):
             break
@@ -165,9 +177,13 @@ def _averaged(
     """The masks of the candidates, averaged over the step, by the linear model of z at the end."""
     if index.size == 0:
         return _Candidates.none()
-    rows, kinks = np.divmod(index, end.z.shape[1])
-    gram = objective.kinks.gram(middle.forward, rows, kinks)
-    deltas, last = middle.deltas.flat[index], middle.masks.flat[index]
+    pairs = np.divmod(index, end.z.shape[1])
+    group = objective.kinks.labels(middle.forward, *pairs)
+    first = np.unique(group, return_index=True)[1]
+    deltas = np.bincount(group, middle.deltas.flat[index])
+    everything, index = index, index[first]
+    gram = objective.kinks.gram(middle.forward, pairs[0][first], pairs[1][first])
+    last = middle.masks.flat[index]
     before, own = state.point.z.flat[index], end.z.flat[index]
     own = own + h * np.diag(gram) * deltas * (last - state.point.masks.flat[index])
     time = _crossing_time(before, rate.flat[index], own)
@@ -193,7 +209,8 @@ def _averaged(
         averages[attracts] = found / pull
     crosses = (deltas < 0) & (time < 1)
     deep = _depth(before, rate.flat[index], own)[crosses] / np.sqrt(np.diag(gram)[crosses])
-    return _Candidates(index, gram, deltas, averages, lower, upper, deep.min(initial=np.inf))
+    least = deep.min(initial=np.inf)
+    return _Candidates(everything, group, gram, deltas, averages, lower, upper, least)
 
 
 def _crossing_time(before: Values, rate: Values, after: Values) -> Values:
@@ -223,7 +240,8 @@ def _depth(before: Values, rate: Values, after: Values) -> Values:
 
 def _shift(candidates: _Candidates, middle: Evaluation) -> float:
     """How far the proposed averages would move the gradient."""
-    change = candidates.averages - middle.masks.flat[candidates.index]
+    first = np.unique(candidates.group, return_index=True)[1]
+    change = candidates.averages - middle.masks.flat[candidates.index[first]]
     change = candidates.deltas * change
     return float(np.sqrt(max(change @ candidates.gram @ change, 0.0)))
 
@@ -239,11 +257,12 @@ def _finished(
     settled: bool,
 ) -> Step:
     """Where the step ends, with the masks there, and what is known of it."""
-    inside = candidates.inside
+    inside = candidates.inside[candidates.group]
     sliding = candidates.index[inside]
     masks = (end.z > 0).astype(float)
-    width = candidates.upper[inside] - candidates.lower[inside]
-    masks.flat[sliding] = (candidates.averages[inside] - candidates.lower[inside]) / width
+    of = candidates.group[inside]
+    width = candidates.upper[of] - candidates.lower[of]
+    masks.flat[sliding] = (candidates.averages[of] - candidates.lower[of]) / width
     last = objective.evaluate(objective.kinks.with_masks(end, masks), masks)
     crossed = np.flatnonzero((end.z > 0) != (state.point.z > 0))
     return Step(
