@@ -56,6 +56,10 @@ class Network:
         return hidden, inputs, inputs[-1] @ last.T
 
     def gradient(self, theta, masks):
+        return self.slopes_of_loss(theta, masks) + self.decay * theta
+
+    def slopes_of_loss(self, theta, masks):
+        """Those in the entries of all matrices."""
         _, inputs, outputs = self.values(theta, masks)
         weights = self.arrays(theta)
         back = 2 * self.scale * (outputs - self.y) / len(self.x)
@@ -64,7 +68,7 @@ class Network:
             found.append((back.T @ inputs[layer]).ravel())
             if layer:
                 back = (back @ weights[layer]) * self.activate(masks[layer - 1])
-        return np.concatenate(found[::-1]) + self.decay * theta
+        return np.concatenate(found[::-1])
 
     def slope(self, theta, masks, inputs, pair):
         """The gradient of one z."""
@@ -77,6 +81,132 @@ class Network:
             if below:
                 back = (back @ weights[below]) * self.activate(masks[below - 1][sample])
         return np.concatenate(parts)
+
+    def is_fed(self, inputs, pair, zeros):
+        """Whether anything goes into this unit but from units that are zero themselves."""
+        layer, sample, unit = pair
+        below = inputs[layer][sample] * self.seen(layer, unit)
+        for other, row, lower in zeros:
+            if other == layer - 1 and row == sample:
+                below[lower] = 0.0
+        return bool(np.any(below != 0.0))
+
+    def seen(self, layer, unit):
+        """One for each input of this unit, zero for what it does not see."""
+        return np.ones(self.shapes[layer][1])
+
+
+@dataclass
+class Convolved(Network):
+    """Layers whose matrices share weights, without biases.
+
+    Of each, `patterns` has the matrix of which coordinate stands where, -1 for a zero.
+    """
+
+    patterns: tuple = ()
+
+    def arrays(self, theta):
+        found, first = [], 0
+        for pattern in self.patterns:
+            own = theta[first : first + pattern.max() + 1]
+            first += own.size
+            found.append(np.where(pattern >= 0, own[pattern], 0.0))
+        return found
+
+    def tied(self, matrices):
+        """Slopes in the entries of all matrices as slopes in the weights."""
+        pairs = zip(self.patterns, matrices, strict=True)
+        return np.concatenate(
+            [np.bincount(p[p >= 0], m.reshape(p.shape)[p >= 0], p.max() + 1) for p, m in pairs]
+        )
+
+    def gradient(self, theta, masks):
+        return self.tied(self.split(self.slopes_of_loss(theta, masks))) + self.decay * theta
+
+    def slope(self, theta, masks, inputs, pair):
+        return self.tied(self.split(super().slope(theta, masks, inputs, pair)))
+
+    def split(self, entries):
+        return np.split(entries, np.cumsum([pattern.size for pattern in self.patterns])[:-1])
+
+    def seen(self, layer, unit):
+        return (self.patterns[layer][unit] >= 0).astype(float)
+
+
+@dataclass
+class Pooled(Network):
+    """Layers with biases, whose outputs are pooled in neighbouring pairs where `pooled` says so.
+
+    What is a layer elsewhere is a row of kinks here: those of pooling, max(u, v) = v + a (u - v),
+    and those of the activation behind it. All is differentiated by the chain rule in matrices.
+    """
+
+    patterns: tuple = ()
+    channels: tuple = ()
+    pooled: tuple = ()
+
+    def parts(self, theta):
+        """The matrix of each layer, its bias, and the matrices of which each is linear."""
+        found, first = [], 0
+        for pattern, channel in zip(self.patterns, self.channels, strict=True):
+            count, biases = pattern.max() + 1, channel.max() + 1
+            own, bias = np.split(theta[first : first + count + biases], [count])
+            found.append((np.where(pattern >= 0, own[pattern], 0.0), bias[channel], first))
+            first += count + biases
+        return found
+
+    def rows(self):
+        """Of each row of kinks: its layer, and whether it pools."""
+        hidden = enumerate(self.pooled[:-1])
+        return [
+            (layer, pools) for layer, own in hidden for pools in ([True] if own else []) + [False]
+        ]
+
+    def passed(self, theta, masks=None, jacobian=False):
+        """z of each row of kinks, the outputs, and their slopes in the weights if asked for."""
+        here, slope, hidden, slopes = self.x, None, [], []
+        for layer, (matrix, bias, first) in enumerate(self.parts(theta)):
+            if jacobian:
+                slope = self.through(layer, matrix, first, here, slope, theta.size)
+            here = here @ matrix.T + bias
+            for pools in [pools for own, pools in self.rows() if own == layer]:
+                z = here[:, ::2] - here[:, 1::2] if pools else here
+                hidden.append(z)
+                mask = z > 0 if masks is None else masks[len(hidden) - 1]
+                factor = mask if pools else self.activate(mask)
+                if jacobian:
+                    dz = slope[:, ::2] - slope[:, 1::2] if pools else slope
+                    slopes.append(dz)
+                    slope = factor[:, :, None] * dz + (slope[:, 1::2] if pools else 0.0)
+                here = factor * z + (here[:, 1::2] if pools else 0.0)
+        return hidden, slopes, here, slope
+
+    def through(self, layer, matrix, first, here, slope, size):
+        """The slopes of what a layer puts out, of which those below are known."""
+        pattern, channel = self.patterns[layer], self.channels[layer]
+        found = np.zeros((len(here), pattern.shape[0], size))
+        if slope is not None:
+            found += np.einsum("oi,siw->sow", matrix, slope)
+        for out, seen in np.argwhere(pattern >= 0):
+            found[:, out, first + pattern[out, seen]] += here[:, seen]
+        found[:, np.arange(channel.size), first + pattern.max() + 1 + channel] += 1.0
+        return found
+
+    def values(self, theta, masks=None):
+        hidden, _, outputs, _ = self.passed(theta, masks)
+        return hidden, [np.ones((len(self.x), 1)) for _ in hidden], outputs
+
+    def gradient(self, theta, masks):
+        _, _, outputs, slope = self.passed(theta, masks, jacobian=True)
+        back = 2 * self.scale * (outputs - self.y) / len(self.x)
+        return np.einsum("so,sow->w", back, slope) + self.decay * theta
+
+    def slope(self, theta, masks, inputs, pair):
+        layer, sample, unit = pair
+        return self.passed(theta, masks, jacobian=True)[1][layer][sample, unit]
+
+    def is_fed(self, inputs, pair, zeros):
+        return True  # by its bias
 
 
 @dataclass
@@ -167,20 +297,10 @@ def grouped(network, theta, mode, pairs):
     return groups
 
 
-def is_fed(inputs, pair, zeros):
-    """Whether anything goes into this unit but from units that are zero themselves."""
-    layer, sample, _ = pair
-    below = inputs[layer][sample].copy()
-    for other, row, unit in zeros:
-        if other == layer - 1 and row == sample:
-            below[unit] = 0.0
-    return bool(np.any(below != 0.0))
-
-
 def decided(network, theta, mode, zeros, leaving=()):
     """The mode that follows at a point where these z are zero; some leave to a known side."""
     _, inputs, _ = network.values(theta)
-    primary = [pair for pair in zeros if is_fed(inputs, pair, zeros)]
+    primary = [pair for pair in zeros if network.is_fed(inputs, pair, zeros)]
     derived = [pair for pair in zeros if pair not in primary]
     groups = grouped(network, theta, mode, primary)
     known = dict(leaving)
@@ -309,7 +429,7 @@ def watched_pairs(network, theta, mode):
         pair
         for layer, z in enumerate(hidden)
         for pair in product([layer], range(z.shape[0]), range(z.shape[1]))
-        if pair not in mode.along and is_fed(inputs, pair, mode.along)
+        if pair not in mode.along and network.is_fed(inputs, pair, mode.along)
     ]
 
 
@@ -328,7 +448,7 @@ def event(network, theta, mode, watched, beyond, record):
     # What nothing goes into, or will not, wakes or falls asleep with the units that cross.
     for layer, mask in enumerate(mode.masks):
         for pair in product([layer], range(mask.shape[0]), range(mask.shape[1])):
-            if pair not in zeros and not is_fed(inputs, pair, zeros):
+            if pair not in zeros and not network.is_fed(inputs, pair, zeros):
                 zeros.append(pair)
     new = decided(network, theta, mode, zeros, leaving)
     entered = set(new.along) - set(mode.along)

@@ -10,6 +10,7 @@ import pytest
 
 import event_driven
 import thalweg as tw
+from thalweg.network import BiasedNetwork, Convolution, Dense, SharedNetwork, Tied
 from thalweg.solvers import Filippov
 from thalweg.solvers.box import solved_in_box
 from thalweg.solvers.filippov_step import start_at, step_from
@@ -61,6 +62,52 @@ def with_dead_samples(seed):
     return gaussian_case(seed, (2, 2, 3, 1), 12)
 
 
+def convolved(seed, layers, slopes=(1.0, 0.0), samples=5):
+    """Layers that share weights; a signal of six numbers, unless the layers say otherwise."""
+    network = SharedNetwork(layers, slopes)
+    patterns = tuple(np.asarray(layer.pattern) for layer in layers)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, network.features))
+    y = rng.normal(size=(samples, network.outputs))
+    oracle = event_driven.Convolved(
+        x, y, [pattern.shape for pattern in patterns], slopes, patterns=patterns
+    )
+    oracle.network = network
+    return oracle, [rng.normal(size=shape) for shape in network.shapes]
+
+
+def biased(seed, layers, pooling=(), slopes=(1.0, 0.0), samples=5):
+    """Layers with biases, some of them pooled in pairs."""
+    network = BiasedNetwork(layers, slopes, pooling=[(1, size) for size in pooling])
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, network.features))
+    y = rng.normal(size=(samples, network.outputs))
+    oracle = event_driven.Pooled(
+        x,
+        y,
+        [],
+        slopes,
+        patterns=tuple(np.asarray(layer.pattern) for layer in layers),
+        channels=tuple(
+            np.repeat(np.arange(layer.channels), layer.outputs // layer.channels)
+            for layer in layers
+        ),
+        pooled=tuple(size == 2 for size in (*pooling, *[1] * len(layers)))[: len(layers)],
+    )
+    oracle.network = network
+    return oracle, [rng.normal(size=shape) for shape in network.shapes]
+
+
+SIGNAL = Convolution(1, 2, kernel=(1, 3), image=(1, 6))
+ONE = [SIGNAL, Dense(8, 1)]
+TWO = [SIGNAL, Convolution(2, 2, kernel=(1, 2), image=(1, 4)), Dense(6, 1)]
+STRIDED = [
+    Convolution(1, 2, kernel=2, image=4, stride=2, padding=1),
+    Dense(18, 2),
+]
+ANY = [Tied([[0, 1, -1, 2], [-1, 0, 1, 2], [2, -1, 0, 1]]), Dense(3, 2), Dense(2, 1)]
+
+
 FAMILIES = {
     "ReLU": [(gaussian_case, {"seed": seed, "slopes": (1.0, 0.0)}) for seed in range(12)],
     "leaky": [(gaussian_case, {"seed": seed, "slopes": (1.0, 0.1)}) for seed in range(6)],
@@ -75,14 +122,52 @@ FAMILIES = {
     "from kinks": [(on_kinks, {"seed": seed}) for seed in range(6)],
     "from leaky kinks": [(on_kinks, {"seed": s, "slopes": (1.0, 0.1)}) for s in range(6)],
     "from kinks of two layers": [(on_kinks_of_two_layers, {"seed": s}) for s in range(8)],
+    "convolution": [(convolved, {"seed": s, "layers": ONE}) for s in range(6)],
+    "convolution, modulus": [
+        (convolved, {"seed": s, "layers": ONE, "slopes": (1.0, -1.0)}) for s in range(4)
+    ],
+    "two convolutions, leaky": [
+        (convolved, {"seed": s, "layers": TWO, "slopes": (1.0, 0.1)}) for s in range(4)
+    ],
+    "stride": [(convolved, {"seed": s, "layers": STRIDED, "samples": 3}) for s in range(3)],
+    "tied": [(convolved, {"seed": s, "layers": ANY}) for s in range(4)],
+    "biases": [
+        (biased, {"seed": s, "layers": [Dense(2, 4), Dense(4, 3), Dense(3, 1)]}) for s in range(4)
+    ],
+    "pooling": [
+        (biased, {"seed": s, "layers": [SIGNAL, Dense(4, 1)], "pooling": (2,)}) for s in range(8)
+    ],
+    "pooling, leaky": [
+        (
+            biased,
+            {
+                "seed": s,
+                "layers": [SIGNAL, Dense(4, 2), Dense(2, 1)],
+                "pooling": (2,),
+                "slopes": (1.0, 0.2),
+            },
+        )
+        for s in range(4)
+    ],
+    "pooling alone": [
+        (
+            biased,
+            {"seed": s, "layers": [SIGNAL, Dense(4, 1)], "pooling": (2,), "slopes": (1.0, 1.0)},
+        )
+        for s in range(4)
+    ],
     "dead samples": [(with_dead_samples, {"seed": seed}) for seed in range(8)],
 }
 
 
 def problem_of(network, weights):
-    widths = [network.x.shape[1], *(array.shape[0] for array in weights)]
+    if hasattr(network, "network"):
+        model = network.network
+    else:
+        widths = [network.x.shape[1], *(array.shape[0] for array in weights)]
+        model = tw.HomogeneousNetwork(widths, slopes=network.slopes)
     objective = tw.Objective(
-        tw.HomogeneousNetwork(widths, slopes=network.slopes),
+        model,
         tw.Regression(network.x, network.y, scale=network.scale),
         weight_decay=network.decay,
     )

@@ -71,11 +71,13 @@ class AbstractKinks(ABC):
     """A network on its samples, for given masks: one array (samples, kinks).
 
     `samples` is how many there are, `upper_share` which part of the operations of a pass is left
-    where what the first layer puts out is known.
+    where what the first layer puts out is known, `crowded` whether most samples have a kink in
+    most steps, so that a pass on those that have is one on all.
     """
 
     samples: int
     upper_share: float
+    crowded: bool
 
     @abstractmethod
     def image(self, weights: Arrays) -> Rows:
@@ -114,8 +116,18 @@ class AbstractKinks(ABC):
         """|grad z_i|^2 for these pairs of sample and kink."""
 
     @abstractmethod
+    def spread(self, forward: Forward, factors: Masks) -> Arrays:
+        """The sum of factor_i grad z_i."""
+
+    @abstractmethod
     def reach(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
         """A part of |grad z_i|; zero where z_i is zero whatever the weights of its own layer."""
+
+    def roughly_squares(
+        self, forward: Forward, rows: Index, kinks: Index
+    ) -> Float[np.ndarray, " c"]:
+        """About |grad z_i|^2, by what is known without a pass back; infinity where it is not."""
+        return np.full(rows.size, np.inf)
 
     def labels(self, forward: Forward, rows: Index, kinks: Index) -> Index:
         """Which of these pairs have the same z whatever the weights: those with the same label.
@@ -130,7 +142,7 @@ class DenseKinks(AbstractKinks):
 
     def __init__(self, widths: Sequence[int], slopes: tuple[float, float], x: Rows):
         """Take the widths of the layers, the slopes above and below zero, and the samples."""
-        self.samples = x.shape[0]
+        self.samples, self.crowded = x.shape[0], False
         sizes = [below * above for below, above in pairwise(widths)]
         self.upper_share = sum(sizes[1:]) / sum(sizes)
         self._x, (self._above, self._below) = x, slopes
@@ -239,6 +251,15 @@ class DenseKinks(AbstractKinks):
             if chosen.size:
                 found.append((layer, chosen, back))
         return found
+
+    @override
+    def spread(self, forward: Forward, factors: Masks) -> Arrays:
+        back, found = np.zeros(forward.outputs.shape), [np.zeros(forward.outputs.shape)]
+        pairs = list(zip(forward.weights[1:], forward.slopes, self._columns, strict=True))
+        for weight, slope, columns in pairs[::-1]:
+            back = slope * (back @ weight) + factors[:, columns]
+            found.append(back)
+        return self.gradient(forward, Backward(tuple(found[::-1]), factors))
 
     @override
     def reach(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:

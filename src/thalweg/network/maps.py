@@ -40,6 +40,10 @@ class AbstractMap(ABC):
     def each(self, back: Rows, x: Rows) -> Rows:
         """The gradient in w of <back, W(w) x>, flattened, for each row."""
 
+    @abstractmethod
+    def sizes(self, x: Rows) -> Rows:
+        """For each place of what comes out, the sum of squares of what goes into it."""
+
     def gram(self, back: Rows, x: Rows) -> Float[np.ndarray, "rows rows"]:
         """The products of these gradients with each other."""
         rows = self.each(back, x)
@@ -73,6 +77,10 @@ class DenseMap(AbstractMap):
     @override
     def each(self, back: Rows, x: Rows) -> Rows:
         return (back[:, :, None] * x[:, None]).reshape(len(x), -1)
+
+    @override
+    def sizes(self, x: Rows) -> Rows:
+        return np.einsum("ij,ij->i", x, x)[:, None]
 
     @override
     def gram(self, back: Rows, x: Rows) -> Float[np.ndarray, "rows rows"]:
@@ -118,6 +126,10 @@ class PatternMap(AbstractMap):
         found = np.zeros((len(x), prod(self._shape)))
         np.add.at(found.T, self._coordinates, (back[:, self._places[0]] * x[:, self._places[1]]).T)
         return found
+
+    @override
+    def sizes(self, x: Rows) -> Rows:
+        return x**2 @ (self._pattern >= 0).T
 
 
 class ConvolutionMap(AbstractMap):
@@ -170,6 +182,13 @@ class ConvolutionMap(AbstractMap):
         for part in self._parts(len(x)):
             np.matmul(slopes[part], self._patches(x[part]).transpose(0, 2, 1), out=found[part])
         return found.reshape(len(x), -1)
+
+    @override
+    def sizes(self, x: Rows) -> Rows:
+        found = np.empty((len(x), prod(self._out)))
+        for part in self._parts(len(x)):
+            found[part] = np.sum(self._patches(x[part] ** 2), axis=1)
+        return found
 
     def _parts(self, count: int) -> list[slice]:
         return [slice(first, first + self._rows) for first in range(0, count, self._rows)]

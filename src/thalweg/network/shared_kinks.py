@@ -37,6 +37,7 @@ from thalweg.network.kinks import (
 from thalweg.network.maps import AbstractMap
 
 _TOGETHER = 256  # kinks that are pulled back at a time
+_ROUNDING = 1e-14  # of the two numbers of a difference: below, it is none
 _SAME = 1e-11  # of the largest value: nearer ones are the same, but for rounding
 
 
@@ -65,6 +66,10 @@ class AbstractStage(ABC):
     @abstractmethod
     def pulled(self, factors: Rows, back: Rows) -> Rows:
         """Slopes in what comes out, as slopes in what goes in."""
+
+    @abstractmethod
+    def added(self, back: Rows, factors: Rows) -> Rows:
+        """Slopes in what goes in, with these factors of the slopes of z on top."""
 
     @abstractmethod
     def slopes_of(self, kinks: Index) -> Rows:
@@ -100,6 +105,10 @@ class Activation(AbstractStage):
         return factors * back
 
     @override
+    def added(self, back: Rows, factors: Rows) -> Rows:
+        return back + factors
+
+    @override
     def slopes_of(self, kinks: Index) -> Rows:
         found = np.zeros((kinks.size, self.size))
         found[np.arange(kinks.size), kinks] = 1.0
@@ -117,10 +126,18 @@ class Pairing(AbstractStage):
         pairs = inputs.reshape(len(inputs), -1, 2, self._inner)
         return pairs[:, :, 0], pairs[:, :, 1]
 
+    def halves(self, places: Rows) -> tuple[Rows, Rows]:
+        """What belongs to either of a pair, of one number per place."""
+        one, other = self._two(places)
+        return one.reshape(len(places), -1), other.reshape(len(places), -1)
+
     @override
     def z(self, inputs: Rows) -> Rows:
         one, other = self._two(inputs)
-        return (one - other).reshape(len(inputs), -1)
+        found = one - other
+        # Patches with the same numbers differ by rounding alone.
+        found[np.abs(found) <= _ROUNDING * (np.abs(one) + np.abs(other))] = 0.0
+        return found.reshape(len(inputs), -1)
 
     @override
     def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
@@ -140,6 +157,11 @@ class Pairing(AbstractStage):
         shape = (len(back), -1, self._inner)
         both = (first.reshape(shape), (back - first).reshape(shape))
         return np.stack(both, axis=2).reshape(len(back), -1)
+
+    @override
+    def added(self, back: Rows, factors: Rows) -> Rows:
+        own = factors.reshape(len(back), -1, self._inner)
+        return back + np.stack((own, -own), axis=2).reshape(len(back), -1)
 
     @override
     def slopes_of(self, kinks: Index) -> Rows:
@@ -163,6 +185,7 @@ class SharedKinks(AbstractKinks):
     """Blocks one after the other; with biases each map's weights are followed by its biases."""
 
     upper_share = 1.0  # the first layer is applied anew at each point
+    crowded = True
 
     def __init__(self, blocks: Sequence[Block], x: Rows, biases: bool):
         """Take the blocks, the samples, and whether there are biases."""
@@ -175,6 +198,7 @@ class SharedKinks(AbstractKinks):
         lengths = np.cumsum([0, *(len(block.stages) for block in blocks)])
         self._stages_of = [range(a, b) for a, b in pairwise(lengths)]
         self._drawn: list[Rows] | None = None
+        self._first_sizes: Rows | None = None
 
     @override
     def image(self, weights: Arrays) -> Rows:
@@ -229,6 +253,20 @@ class SharedKinks(AbstractKinks):
         return Backward(tuple(found[::-1]), deltas)
 
     @override
+    def spread(self, forward: Forward, factors: Masks) -> Arrays:
+        layers = list(self._layers(forward.weights))
+        back = np.zeros(forward.outputs.shape)
+        found = [back]
+        for above, (block, _, stages) in zip(layers[:0:-1], layers[-2::-1], strict=True):
+            back = above[0].map.pulled(above[1][0], back)
+            for stage, s in zip(block.stages[::-1], stages[::-1], strict=True):
+                back = stage.added(
+                    stage.pulled(forward.slopes[s], back), factors[:, self._columns[s]]
+                )
+            found.append(back)
+        return self.gradient(forward, Backward(tuple(found[::-1]), factors))
+
+    @override
     def gradient(self, forward: Forward, backward: Backward) -> Arrays:
         found: list[np.ndarray] = []
         for block, slope, below in zip(self._blocks, backward.slopes, forward.inputs, strict=True):
@@ -272,10 +310,46 @@ class SharedKinks(AbstractKinks):
 
     @override
     def reach(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
-        found = np.zeros(rows.size)
-        for block, chosen, back in self._pulled_back(forward, rows, kinks, own=True):
-            found[chosen] = np.sqrt(self._squares(forward, block, rows[chosen], back))
+        found = np.sqrt(self.roughly_squares(forward, rows, kinks))
+        pairs = np.array([isinstance(stage, Pairing) for stage in self._stages])
+        chosen = np.flatnonzero(pairs[self._stage_of[kinks]])
+        if chosen.size:
+            # Patches with the same pixels: their difference is zero at all weights.
+            found[chosen] *= self._drawn_at(forward, rows[chosen], kinks[chosen]) != 0
+            chosen = chosen[found[chosen] > 0]
+        for block, part, back in self._pulled_back(forward, rows[chosen], kinks[chosen], own=True):
+            squares = self._squares(forward, block, rows[chosen[part]], back)
+            found[chosen[part]] = np.sqrt(squares)
         return found
+
+    @override
+    def roughly_squares(
+        self, forward: Forward, rows: Index, kinks: Index
+    ) -> Float[np.ndarray, " c"]:
+        """What its own layer gives to it; of pooled patches, the largest."""
+        found = np.zeros(rows.size)
+        stage_of = self._stage_of[kinks]
+        for number, (block, stages) in enumerate(zip(self._blocks, self._stages_of, strict=True)):
+            if not np.isin(stage_of, stages).any():
+                continue
+            sizes = self._sizes_of(forward, number)
+            for stage, s in zip(block.stages, stages, strict=True):
+                if isinstance(stage, Pairing):
+                    one, other = stage.halves(sizes)
+                    own, sizes = 2 * (one + other), np.maximum(one, other)
+                else:
+                    own = sizes + self._biases
+                here = np.flatnonzero(stage_of == s)
+                place = (kinks[here] - self._columns[s].start) % own.shape[1]
+                found[here] = own[rows[here], place]
+        return found
+
+    def _sizes_of(self, forward: Forward, block: int) -> Rows:
+        if block:
+            return self._blocks[block].map.sizes(forward.inputs[block])
+        if self._first_sizes is None:
+            self._first_sizes = self._blocks[0].map.sizes(self._x)
+        return self._first_sizes
 
     def _squares(
         self, forward: Forward, block: int, rows: Index, back: Rows
@@ -324,17 +398,25 @@ class SharedKinks(AbstractKinks):
 
     @override
     def labels(self, forward: Forward, rows: Index, kinks: Index) -> Index:
-        values = np.zeros(rows.size)
-        for block, chosen, back in self._pulled_back(forward, rows, kinks, own=True):
-            drawn = self._drawn_values(forward.weights)[block][rows[chosen]]
-            values[chosen] = np.einsum("ij,ij->i", back, drawn)
         stages = self._stage_of[kinks]
-        order = np.lexsort((values, stages))
-        values, stages = values[order], stages[order]
-        gaps = np.diff(values) > _SAME * np.abs(values).max(initial=0.0)
-        labels = np.zeros(rows.size, int)
-        labels[order[1:]] = np.cumsum(gaps | (np.diff(stages) != 0))
-        return labels
+        labels = _classes(stages, forward.z[rows, kinks])
+        twins = np.flatnonzero(np.bincount(labels)[labels] > 1)
+        if twins.size:
+            values = self._drawn_at(forward, rows[twins], kinks[twins])
+            labels[twins] = labels.max() + 1 + _classes(stages[twins], values)
+        return np.unique(labels, return_inverse=True)[1]
+
+    def _drawn_at(self, forward: Forward, rows: Index, kinks: Index) -> Float[np.ndarray, " c"]:
+        """These z at the weights that were drawn, with their own layer's masks."""
+        found, stage_of = np.zeros(rows.size), self._stage_of[kinks]
+        drawn = self._drawn_values(forward.weights)
+        for here, block, stages in zip(drawn, self._blocks, self._stages_of, strict=True):
+            for stage, s in zip(block.stages, stages, strict=True):
+                z = stage.z(here)
+                own = np.flatnonzero(stage_of == s)
+                found[own] = z[rows[own], kinks[own] - self._columns[s].start]
+                here = stage.forward(forward.slopes[s], here, z)
+        return found
 
     def _drawn_values(self, weights: Arrays) -> list[Rows]:
         """What each map puts out at weights that were drawn, with masks that were, too."""
@@ -361,3 +443,12 @@ def _shifted(rows: Rows, bias: Float[np.ndarray, " channels"] | None) -> Rows:
 
 def _by_channel(each: AbstractMap, back: Rows) -> Float[np.ndarray, "rows channels"]:
     return back.reshape(len(back), each.channels, -1).sum(axis=2)
+
+
+def _classes(kinds: Index, values: Float[np.ndarray, " c"]) -> Index:
+    """Numbers from 0 on, the same for the same kind and value but for rounding."""
+    order = np.lexsort((values, kinds))
+    gaps = np.diff(values[order]) > _SAME * np.abs(values).max(initial=0.0)
+    found = np.zeros(values.size, int)
+    found[order[1:]] = np.cumsum(gaps | (np.diff(kinds[order]) != 0))
+    return found

@@ -71,11 +71,19 @@ class KinkedObjective:
             gradient = tuple(part + self._decay * weight for part, weight in pairs)
         return Evaluation(forward, backward, gradient, self.kinks.image(gradient), masks)
 
+    def spread(self, at: Evaluation, factors: Masks) -> Arrays:
+        """The sum of factor_i grad z_i."""
+        self.gradients += 0.5 + 0.5 * (1 - self.kinks.upper_share)
+        return self.kinks.spread(at.forward, factors)
+
     def remasked(self, old: Evaluation, masks: Masks) -> Evaluation:
         """The same point with other masks; only samples for which they differ are passed again."""
         rows = np.flatnonzero(np.any(masks != old.masks, axis=1))
         if rows.size == 0:
             return old
+        if self.kinks.crowded:
+            self.gradients += 0.5
+            return self.evaluate(self.kinks.forward(old.forward.weights, old.image, masks), masks)
         self.gradients += rows.size / self.kinks.samples
         forward = self.kinks.remasked(old.forward, rows, masks[rows])
         outputs = _replaced(old.forward.outputs, rows, forward.outputs)

@@ -33,7 +33,7 @@ step, its mask is that of the sign with which it does.
 [filippov1988] A. F. Filippov, "Differential Equations with Discontinuous Righthand Sides", 1988.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -46,6 +46,10 @@ Values = Float[np.ndarray, " chosen"]
 
 _ROUNDS = 8  # of the averages; two are the rule
 _INSIDE = 1e-9  # of the box: nearer to a bound is on it
+_STRONG = 8.0  # times its jump, estimated roughly: as large as its way in a step
+_WEAK = 10.0  # of what averages may be off by: the same of all weak kinks together
+_LOOKED_AT = 4096  # kinks of which it is asked which are near
+_TINY = np.finfo(float).tiny
 _NEAREST = 64  # kinks whose distance is measured at each step
 
 
@@ -102,22 +106,25 @@ class _Candidates:
     """The kinks of a step, with the averages that were found and the boxes they lie in.
 
     Those of `index` that are one function are one kink, `group` says which; all else is of these.
+    The Gram matrix is that of the `strong` ones, which alone can change where others cross.
     """
 
     index: Index
     group: Index
-    gram: Float[np.ndarray, "c c"]
+    strong: Index
+    gram: Float[np.ndarray, "strong strong"]
     deltas: Values
     averages: Values
     lower: Values
     upper: Values
     grazing: float = np.inf
+    force: Values = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def none(cls) -> "_Candidates":
         """Where nothing changes."""
         nothing, empty = np.zeros(0, int), np.zeros(0)
-        return cls(nothing, nothing, np.zeros((0, 0)), empty, empty, empty, empty)
+        return cls(nothing, nothing, nothing, np.zeros((0, 0)), empty, empty, empty, empty)
 
     @property
     def inside(self) -> Bool[np.ndarray, " c"]:
@@ -148,7 +155,9 @@ def step_from(objective: KinkedObjective, state: State, h: float, fine: float) -
         middle = objective.remasked(middle, masks)
         end = objective.onwards(start, middle, h, None)
         # Rounds converge at a rate: what the next one would change is told by the last two.
-        if shifts[-1] * min(shifts[-1] / shifts[-2], 1.0) <= fine * norm(middle.gradient):
+        enough = fine * norm(middle.gradient)
+        told = shifts[-1] ** 2 / max(shifts[-2], shifts[-1], _TINY)
+        if told <= enough and _returning(candidates, start, end) <= _WEAK * enough:
             break
     settled = len(shifts) <= _ROUNDS
     return _finished(objective, state, middle, end, candidates, rate, h, settled)
@@ -159,10 +168,17 @@ def _changed(objective: KinkedObjective, start: Forward, end: Forward) -> tuple[
     flipped = np.flatnonzero((end.z > 0) != (start.z > 0))
     if flipped.size == 0:
         return flipped, flipped
-    pairs = np.divmod(flipped, end.z.shape[1])
-    asleep = objective.kinks.reach(start, *pairs) == 0
-    falls_asleep = objective.kinks.reach(end, *pairs) == 0
+    asleep, falls_asleep = (_dead(objective, forward, flipped) for forward in (start, end))
     return flipped[~asleep & ~falls_asleep], flipped[asleep]
+
+
+def _dead(objective: KinkedObjective, forward: Forward, index: Index) -> Bool[np.ndarray, " c"]:
+    """Where nothing goes into the unit."""
+    found = forward.z.flat[index] == 0
+    zero = index[found]
+    if zero.size:
+        found[found] = objective.kinks.reach(forward, *np.divmod(zero, forward.z.shape[1])) == 0
+    return found
 
 
 def _averaged(
@@ -181,36 +197,66 @@ def _averaged(
     group = objective.kinks.labels(middle.forward, *pairs)
     first = np.unique(group, return_index=True)[1]
     deltas = np.bincount(group, middle.deltas.flat[index])
-    everything, index = index, index[first]
-    gram = objective.kinks.gram(middle.forward, pairs[0][first], pairs[1][first])
-    last = middle.masks.flat[index]
+    everything, index, pairs = index, index[first], (pairs[0][first], pairs[1][first])
+    last, old = middle.masks.flat[index], state.point.masks.flat[index]
     before, own = state.point.z.flat[index], end.z.flat[index]
-    own = own + h * np.diag(gram) * deltas * (last - state.point.masks.flat[index])
+    slides = np.isin(index, state.sliding, assume_unique=True)
+    # One that was let through, and came back, is not weak.
+    returned = (last != old) & (before * own > 0) & (deltas > 0)
+    squares = objective.kinks.roughly_squares(middle.forward, *pairs)
+    strong = h * np.abs(deltas) * _STRONG * squares > np.abs(own - before)
+    strong = np.flatnonzero(slides | returned | strong)
+    gram = objective.kinks.gram(middle.forward, pairs[0][strong], pairs[1][strong])
+    squares[strong] = np.diag(gram)
+    own[strong] += h * np.diag(gram) * (deltas * (last - old))[strong]
     time = _crossing_time(before, rate.flat[index], own)
     # What slides is at zero from the beginning; what no longer attracts keeps the side it is on.
-    slides = np.isin(index, state.sliding, assume_unique=True)
     time = np.where(slides, np.where(deltas > 0, 0.0, 1.0), time)
     above = before > 0
     lower, upper = np.where(above, time, 0.0), np.where(above, 1.0, 1.0 - time)
     averages = np.where(above, time, 1.0 - time)
-    attracts = np.flatnonzero((deltas > 0) & (upper > lower))
-    if attracts.size:
-        inner = h * gram[np.ix_(attracts, attracts)]
-        change = np.where(deltas > 0, 0.0, deltas * (averages - last))
-        target = end.z.flat[index[attracts]] - h * gram[attracts] @ change
-        pull = deltas[attracts]
-        found = solved_in_box(
-            inner,
-            target + inner @ (pull * last[attracts]),
-            pull * lower[attracts],
-            pull * upper[attracts],
-            pull * last[attracts],
-        )
-        averages[attracts] = found / pull
+    boxed = (deltas > 0) & (upper > lower)
+    averages[strong] = _in_boxes(
+        h * gram,
+        end.z.flat[index[strong]],
+        *(each[strong] for each in (deltas, last, averages, lower, upper, boxed)),
+    )
     crosses = (deltas < 0) & (time < 1)
-    deep = _depth(before, rate.flat[index], own)[crosses] / np.sqrt(np.diag(gram)[crosses])
-    least = deep.min(initial=np.inf)
-    return _Candidates(everything, group, gram, deltas, averages, lower, upper, least)
+    deep = _depth(before, rate.flat[index], own)[crosses] / np.sqrt(squares[crosses])
+    force = deltas * np.abs(averages - old) * np.sqrt(squares) * (boxed & (time < 1))
+    force[strong] = 0.0
+    return _Candidates(
+        everything, group, strong, gram, deltas, averages, lower, upper,
+        deep.min(initial=np.inf), force,
+    )  # fmt: skip
+
+
+def _in_boxes(
+    matrix: Float[np.ndarray, "c c"],
+    end: Values,
+    deltas: Values,
+    last: Values,
+    averages: Values,
+    lower: Values,
+    upper: Values,
+    boxed: Bool[np.ndarray, " c"],
+) -> Values:
+    """The averages, with those of the boxed ones as the problem in a box wants them."""
+    inside = np.flatnonzero(boxed)
+    if inside.size == 0:
+        return averages
+    change = np.where(deltas > 0, 0.0, deltas * (averages - last))
+    inner, pull = matrix[np.ix_(inside, inside)], deltas[inside]
+    found = solved_in_box(
+        inner,
+        end[inside] - matrix[inside] @ change + inner @ (pull * last[inside]),
+        pull * lower[inside],
+        pull * upper[inside],
+        pull * last[inside],
+    )
+    averages = averages.copy()
+    averages[inside] = found / pull
+    return averages
 
 
 def _crossing_time(before: Values, rate: Values, after: Values) -> Values:
@@ -238,11 +284,20 @@ def _depth(before: Values, rate: Values, after: Values) -> Values:
         return np.where((bend > 0) & (slope < 0), slope**2 / (4 * bend) - start, np.inf)
 
 
+def _returning(candidates: _Candidates, start: Evaluation, end: Forward) -> float:
+    """What the masks of weak kinks add to the gradient that were let through, and came back."""
+    first = candidates.index[np.unique(candidates.group, return_index=True)[1]]
+    if candidates.force.size == 0:
+        return 0.0
+    back = start.z.flat[first] * end.z.flat[first] > 0
+    return float(np.linalg.norm(candidates.force[back]))
+
+
 def _shift(candidates: _Candidates, middle: Evaluation) -> float:
     """How far the proposed averages would move the gradient."""
-    first = np.unique(candidates.group, return_index=True)[1]
-    change = candidates.averages - middle.masks.flat[candidates.index[first]]
-    change = candidates.deltas * change
+    first = np.unique(candidates.group, return_index=True)[1][candidates.strong]
+    change = candidates.averages[candidates.strong] - middle.masks.flat[candidates.index[first]]
+    change = candidates.deltas[candidates.strong] * change
     return float(np.sqrt(max(change @ candidates.gram @ change, 0.0)))
 
 
@@ -279,7 +334,13 @@ def _defect(
     objective: KinkedObjective, start: Evaluation, middle: Evaluation, end: Evaluation
 ) -> float:
     """How far midpoint and trapezoidal rule are apart, all with the averaged masks."""
-    ends = (objective.remasked(point, middle.masks).gradient for point in (start, end))
+    if objective.kinks.crowded:
+        factors = (each.deltas * (middle.masks - each.masks) for each in (start, end))
+        jumps = objective.spread(middle, sum(factors))
+        pairs = zip(end.gradient, jumps, strict=True)
+        ends = [start.gradient, tuple(part + jump for part, jump in pairs)]
+    else:
+        ends = [objective.remasked(point, middle.masks).gradient for point in (start, end)]
     return norm(tuple(m - (a + b) / 2 for m, a, b in zip(middle.gradient, *ends, strict=True)))
 
 
@@ -308,6 +369,9 @@ def _ridge(
     turns = (slope < 0) & (bend > 0)
     least = np.where(turns, z - slope**2 / (4 * np.where(turns, bend, 1.0)), z)
     least = np.maximum(least, 0.0)
+    if near.size > _LOOKED_AT:
+        few = np.argpartition(least, _LOOKED_AT)[:_LOOKED_AT]
+        near, least, slope, bend = near[few], least[few], slope[few], bend[few]
     rows, kinks = np.divmod(near, end.z.shape[1])
     reach = np.maximum(objective.kinks.reach(end.forward, rows, kinks), np.finfo(float).tiny)
     order = np.argpartition(least / reach, min(_NEAREST, near.size) - 1)[:_NEAREST]
