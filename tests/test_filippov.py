@@ -64,6 +64,7 @@ def with_dead_samples(seed):
 
 def convolved(seed, layers, slopes=(1.0, 0.0), samples=5):
     """Layers that share weights; a signal of six numbers, unless the layers say otherwise."""
+    layers = LAYERS[layers]
     network = SharedNetwork(layers, slopes)
     patterns = tuple(np.asarray(layer.pattern) for layer in layers)
     rng = np.random.default_rng(seed)
@@ -78,6 +79,7 @@ def convolved(seed, layers, slopes=(1.0, 0.0), samples=5):
 
 def biased(seed, layers, pooling=(), slopes=(1.0, 0.0), samples=5):
     """Layers with biases, some of them pooled in pairs."""
+    layers = LAYERS[layers]
     network = BiasedNetwork(layers, slopes, pooling=[(1, size) for size in pooling])
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples, network.features))
@@ -99,13 +101,15 @@ def biased(seed, layers, pooling=(), slopes=(1.0, 0.0), samples=5):
 
 
 SIGNAL = Convolution(1, 2, kernel=(1, 3), image=(1, 6))
-ONE = [SIGNAL, Dense(8, 1)]
-TWO = [SIGNAL, Convolution(2, 2, kernel=(1, 2), image=(1, 4)), Dense(6, 1)]
-STRIDED = [
-    Convolution(1, 2, kernel=2, image=4, stride=2, padding=1),
-    Dense(18, 2),
-]
-ANY = [Tied([[0, 1, -1, 2], [-1, 0, 1, 2], [2, -1, 0, 1]]), Dense(3, 2), Dense(2, 1)]
+LAYERS = {
+    "one": [SIGNAL, Dense(8, 1)],
+    "two": [SIGNAL, Convolution(2, 2, kernel=(1, 2), image=(1, 4)), Dense(6, 1)],
+    "stride": [Convolution(1, 2, kernel=2, image=4, stride=2, padding=1), Dense(18, 2)],
+    "tied": [Tied([[0, 1, -1, 2], [-1, 0, 1, 2], [2, -1, 0, 1]]), Dense(3, 2), Dense(2, 1)],
+    "dense": [Dense(2, 4), Dense(4, 3), Dense(3, 1)],
+    "pooled": [SIGNAL, Dense(4, 1)],
+    "pooled, deep": [SIGNAL, Dense(4, 2), Dense(2, 1)],
+}
 
 
 FAMILIES = {
@@ -122,27 +126,23 @@ FAMILIES = {
     "from kinks": [(on_kinks, {"seed": seed}) for seed in range(6)],
     "from leaky kinks": [(on_kinks, {"seed": s, "slopes": (1.0, 0.1)}) for s in range(6)],
     "from kinks of two layers": [(on_kinks_of_two_layers, {"seed": s}) for s in range(8)],
-    "convolution": [(convolved, {"seed": s, "layers": ONE}) for s in range(6)],
+    "convolution": [(convolved, {"seed": s, "layers": "one"}) for s in range(6)],
     "convolution, modulus": [
-        (convolved, {"seed": s, "layers": ONE, "slopes": (1.0, -1.0)}) for s in range(4)
+        (convolved, {"seed": s, "layers": "one", "slopes": (1.0, -1.0)}) for s in range(4)
     ],
     "two convolutions, leaky": [
-        (convolved, {"seed": s, "layers": TWO, "slopes": (1.0, 0.1)}) for s in range(4)
+        (convolved, {"seed": s, "layers": "two", "slopes": (1.0, 0.1)}) for s in range(4)
     ],
-    "stride": [(convolved, {"seed": s, "layers": STRIDED, "samples": 3}) for s in range(3)],
-    "tied": [(convolved, {"seed": s, "layers": ANY}) for s in range(4)],
-    "biases": [
-        (biased, {"seed": s, "layers": [Dense(2, 4), Dense(4, 3), Dense(3, 1)]}) for s in range(4)
-    ],
-    "pooling": [
-        (biased, {"seed": s, "layers": [SIGNAL, Dense(4, 1)], "pooling": (2,)}) for s in range(8)
-    ],
+    "stride": [(convolved, {"seed": s, "layers": "stride", "samples": 3}) for s in range(3)],
+    "tied": [(convolved, {"seed": s, "layers": "tied"}) for s in range(4)],
+    "biases": [(biased, {"seed": s, "layers": "dense"}) for s in range(4)],
+    "pooling": [(biased, {"seed": s, "layers": "pooled", "pooling": (2,)}) for s in range(8)],
     "pooling, leaky": [
         (
             biased,
             {
                 "seed": s,
-                "layers": [SIGNAL, Dense(4, 2), Dense(2, 1)],
+                "layers": "pooled, deep",
                 "pooling": (2,),
                 "slopes": (1.0, 0.2),
             },
@@ -152,7 +152,7 @@ FAMILIES = {
     "pooling alone": [
         (
             biased,
-            {"seed": s, "layers": [SIGNAL, Dense(4, 1)], "pooling": (2,), "slopes": (1.0, 1.0)},
+            {"seed": s, "layers": "pooled", "pooling": (2,), "slopes": (1.0, 1.0)},
         )
         for s in range(4)
     ],

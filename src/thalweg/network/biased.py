@@ -24,7 +24,8 @@ from thalweg.network.base import AbstractNetwork
 from thalweg.network.kinks import AbstractKinks
 from thalweg.network.layered import chained, two_slope_activation, two_slopes
 from thalweg.network.layers import AbstractLayer
-from thalweg.network.shared_kinks import AbstractStage, Activation, Block, Pairing, SharedKinks
+from thalweg.network.shared_kinks import Block, SharedKinks
+from thalweg.network.stages import AbstractStage, Activation, Pairing
 
 Window = tuple[int, int]
 

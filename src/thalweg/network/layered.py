@@ -28,7 +28,8 @@ from thalweg.network.base import AbstractNetwork
 from thalweg.network.kinks import AbstractKinks, DenseKinks
 from thalweg.network.layers import AbstractLayer, Convolution, Dense, OutputRows, Rows
 from thalweg.network.linear import chain_of_widths
-from thalweg.network.shared_kinks import Activation, Block, SharedKinks
+from thalweg.network.shared_kinks import Block, SharedKinks
+from thalweg.network.stages import Activation
 
 
 class LayeredNetwork(AbstractNetwork):
