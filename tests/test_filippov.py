@@ -442,3 +442,115 @@ def test_kinks_of_a_network(slopes):
     assert np.linalg.norm(jump) > 0.01
     np.testing.assert_allclose(mine - was, jump, atol=1e-12)
     np.testing.assert_allclose(other.image, kinked.kinks.image(other.gradient), atol=1e-12)
+
+
+SHARED = [
+    SharedNetwork(
+        [Convolution(1, 2, 3, 6, stride=2, padding=1), Convolution(2, 3, 2, 3), Dense(12, 2)],
+        (1.0, -0.5),
+    ),
+    SharedNetwork(LAYERS["tied"], (1.0, 0.0)),
+    BiasedNetwork(
+        [Convolution(1, 2, 3, 6, padding=1), Convolution(2, 3, 2, 3), Dense(12, 4), Dense(4, 2)],
+        pooling=(2,),
+    ),
+    BiasedNetwork([SIGNAL, Dense(2, 1)], (1.0, 1.0), pooling=[(1, 4)]),
+]
+
+
+@pytest.mark.parametrize("network", SHARED)
+def test_kinks_of_shared_weights(network):
+    """Oracles: automatic differentiation; differences of z for given masks, one weight by one."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(4, network.features)), rng.normal(size=(4, network.outputs))
+    objective = tw.Objective(network, tw.Regression(x, y), weight_decay=0.1)
+    start = tuple(rng.normal(size=shape) for shape in network.shapes)
+    kinked = objective.kinked
+    kinks = kinked.kinks
+    forward = kinked.start(start)
+    masks = (forward.z > 0).astype(float)
+    point = kinked.evaluate(forward, masks)
+    slopes = objective.gradient(tuple(jnp.asarray(array) for array in start))
+    for mine, theirs in zip(point.gradient, slopes, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-13)
+    chosen = rng.choice(masks.size, 8, replace=False)
+    pairs = np.divmod(chosen, masks.shape[1])
+    theta = np.concatenate([array.ravel() for array in start])
+    ends = np.cumsum([array.size for array in start])[:-1]
+
+    def z_at(flat):
+        parts = zip(np.split(flat, ends), start, strict=True)
+        weights = tuple(part.reshape(array.shape) for part, array in parts)
+        return kinks.forward(weights, kinks.image(weights), masks).z.flat[chosen]
+
+    step = 1e-6 * np.eye(theta.size)
+    rows_of_z = np.stack([(z_at(theta + each) - z_at(theta - each)) / 2e-6 for each in step], 1)
+    gram = kinks.gram(forward, *pairs)
+    # Differences: their rounding, 1e-16 / 1e-6 of z of some tens.
+    np.testing.assert_allclose(gram, rows_of_z @ rows_of_z.T, atol=1e-7)
+    np.testing.assert_allclose(kinks.squares(forward, *pairs), np.diag(gram), atol=1e-11)
+    # Other masks, and the same by the jumps that they make, as far as these are linear.
+    changed = masks.copy()
+    changed.flat[chosen] = 0.3
+    other = kinked.remasked(point, changed)
+    whole = kinked.evaluate(kinks.forward(start, kinks.image(start), changed), changed)
+    for one, both in zip(other.gradient, whole.gradient, strict=True):
+        np.testing.assert_allclose(one, both, atol=1e-13)
+    factors = np.zeros(masks.shape)
+    factors.flat[chosen] = rng.normal(size=8)
+    flat = np.concatenate([array.ravel() for array in kinks.spread(forward, factors)])
+    np.testing.assert_allclose(flat, factors.flat[chosen] @ rows_of_z, atol=1e-7)
+
+
+def test_kinks_that_are_one_function():
+    """Patches with the same pixels: one kink for each channel, whatever the sample and place."""
+    network = BiasedNetwork(LAYERS["pooled"], pooling=[(1, 2)])
+    x = np.zeros((3, 6))
+    x[2, 5] = 1.0
+    objective = tw.Objective(network, tw.Regression(x, np.ones((3, 1))))
+    rng = np.random.default_rng(0)
+    start = tuple(rng.normal(size=shape) for shape in network.shapes)
+    start[1][:] = (0.3, 0.7)  # biases, above what the last pixel makes of them
+    start[0][...] = -np.abs(start[0])
+    kinked = objective.kinked
+    forward = kinked.start(start)
+    # Columns: four pairs of neighbours, then four activations, two for each channel.
+    pairs = np.divmod(np.arange(24), 8)
+    labels = kinked.kinks.labels(forward, *pairs).reshape(3, 8)
+    assert len(set(labels[:, 4:6].ravel())) == 1
+    assert len(set(labels[:, 6:].ravel())) == 1
+    assert labels[0, 4] != labels[0, 6]
+    reach = kinked.kinks.reach(forward, *pairs).reshape(3, 8)
+    assert np.all(reach[:2, :4] == 0)  # both see the same
+    assert reach[2, 1] > 0
+    assert np.all(reach[:, 4:] > 0)
+
+
+def test_a_background_that_crosses_zero_together():
+    """All empty patches have one z, the bias, which goes through zero: an oracle in one weight.
+
+    One layer of one tap sees zeros alone, so that with s = relu(b) and outputs v s per place the
+    loss is (2 v s - y)^2 / 2 on each sample; b falls to zero, where the unit dies.
+    """
+    network = BiasedNetwork([Convolution(1, 1, 1, (1, 2)), Dense(2, 1)])
+    objective = tw.Objective(network, tw.Regression(np.zeros((4, 2)), np.full((4, 1), -1.0)))
+    b, v = 0.3, 0.6
+    start = ([[[[1.0]]]], [b], [[v, v]], [0.0])
+    flow = tw.flow(objective, start, times=[4.0, 5.0], rtol=1e-5, solver=Filippov())
+    assert flow.records["crossings"][-1] + flow.records["sliding"][-1] in (8, 16)
+    np.testing.assert_allclose(flow.weights[1][:, 0], 0.0, atol=1e-5)
+    # While b > 0, d(b^2 - v_1^2 - v_2^2) = 0.
+    np.testing.assert_allclose(
+        np.sum(flow.weights[2] ** 2, axis=(1, 2)), 2 * v**2 - b**2, atol=2e-5
+    )
+
+
+def test_biased_networks_refuse_what_makes_no_sense():
+    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must be a power of two, or a pair"):
+        BiasedNetwork(LAYERS["pooled"], pooling=(3,))
+    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must divide what layer 1 puts out"):
+        BiasedNetwork(LAYERS["pooled"], pooling=(2,))
+    with pytest.raises(tw.InputError, match="`pooling` must have fewer entries than there are"):
+        BiasedNetwork(LAYERS["pooled"], pooling=(1, 1))
+    with pytest.raises(tw.InputError, match="pooled, puts out 4 numbers, but layer 2"):
+        BiasedNetwork(LAYERS["one"], pooling=[(1, 2)])

@@ -11,10 +11,12 @@ with delta the slope of f in what the round puts out.
 from abc import ABC, abstractmethod
 
 import numpy as np
-from jaxtyping import Real
+from jaxtyping import Bool, Real
 from typing_extensions import override
 
 from thalweg.network.kinks import Index, Rows
+
+AnyMasks = Real[np.ndarray, "rows kinks"] | Bool[np.ndarray, "rows kinks"]
 
 _ROUNDING = 1e-14  # of the two numbers of a difference: below, it is none
 
@@ -30,7 +32,7 @@ class AbstractStage(ABC):
         """The functions whose signs select the piece."""
 
     @abstractmethod
-    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+    def factors(self, masks: AnyMasks) -> Rows:
         """What is kept of the masks."""
 
     @abstractmethod
@@ -67,7 +69,7 @@ class Activation(AbstractStage):
         return inputs
 
     @override
-    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+    def factors(self, masks: AnyMasks) -> Rows:
         return self._below + (self._above - self._below) * masks
 
     @override
@@ -118,7 +120,7 @@ class Pairing(AbstractStage):
         return found.reshape(len(inputs), -1)
 
     @override
-    def factors(self, masks: Real[np.ndarray, "rows kinks"]) -> Rows:
+    def factors(self, masks: AnyMasks) -> Rows:
         return np.asarray(masks, float)
 
     @override

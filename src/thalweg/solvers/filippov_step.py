@@ -335,8 +335,8 @@ def _defect(
 ) -> float:
     """How far midpoint and trapezoidal rule are apart, all with the averaged masks."""
     if objective.kinks.crowded:
-        factors = (each.deltas * (middle.masks - each.masks) for each in (start, end))
-        jumps = objective.spread(middle, sum(factors))
+        before, after = (each.deltas * (middle.masks - each.masks) for each in (start, end))
+        jumps = objective.spread(middle, before + after)
         pairs = zip(end.gradient, jumps, strict=True)
         ends = [start.gradient, tuple(part + jump for part, jump in pairs)]
     else:
