@@ -20,7 +20,7 @@ TIMES = (0.8, 1.6, 2.4)
 # An integration from event to event takes some seconds: three flows of each family are followed by
 # default, all of them where many examples are asked for.
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-FEW = None if THOROUGH else 3
+FEW = 3
 
 
 def gaussian_case(seed, widths=(2, 5, 5, 1), samples=10, slopes=(1.0, 0.0), decay=0.0, scale=1.0):
@@ -194,6 +194,13 @@ def _solved_once(make, settings):
         return network, weights, None
 
 
+def some_of(family):
+    """All of its flows, or some: one where weights are shared, whose oracle is slower."""
+    cases = FAMILIES[family]
+    shared = cases[0][0] in (convolved, biased)
+    return cases if THOROUGH else cases[: 1 if shared else FEW]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_flow_is_that_of_event_driven_integration(family):
     """An error in proportion to the tolerance: order 2, because steps are as its root.
@@ -203,7 +210,8 @@ def test_the_flow_is_that_of_event_driven_integration(family):
     `branch_uncertain` does: so it is with one of these flows (bias, seed 3, at 1e-3).
     """
     decided, gains = 0, []
-    for make, settings in FAMILIES[family][:FEW]:
+    cases = some_of(family)
+    for make, settings in cases:
         network, weights, truth = solved(make, settings)
         if truth is None:
             continue
@@ -220,7 +228,7 @@ def test_the_flow_is_that_of_event_driven_integration(family):
             errors.append(off[-1])
         gains.append(errors[1] / errors[0])
     # Where the oracle finds two ways, or too many, it decides nothing.
-    assert decided >= len(FAMILIES[family][:FEW]) - (3 if THOROUGH else 2)
+    assert decided >= max(1, len(cases) - (3 if THOROUGH else 2))
     if THOROUGH:
         assert 0.05 < np.median(gains) < 0.2, gains
     else:
@@ -527,19 +535,16 @@ def test_kinks_that_are_one_function():
 
 
 def test_a_background_that_crosses_zero_together():
-    """All empty patches have one z, the bias, which goes through zero: an oracle in one weight.
+    """All empty patches have one z, the bias b, which falls to zero, where its units die.
 
-    One layer of one tap sees zeros alone, so that with s = relu(b) and outputs v s per place the
-    loss is (2 v s - y)^2 / 2 on each sample; b falls to zero, where the unit dies.
+    Until then b^2 - |v|^2 is conserved, with v the weights of what comes out.
     """
     network = BiasedNetwork([Convolution(1, 1, 1, (1, 2)), Dense(2, 1)])
     objective = tw.Objective(network, tw.Regression(np.zeros((4, 2)), np.full((4, 1), -1.0)))
     b, v = 0.3, 0.6
     start = ([[[[1.0]]]], [b], [[v, v]], [0.0])
     flow = tw.flow(objective, start, times=[4.0, 5.0], rtol=1e-5, solver=Filippov())
-    assert flow.records["crossings"][-1] + flow.records["sliding"][-1] in (8, 16)
     np.testing.assert_allclose(flow.weights[1][:, 0], 0.0, atol=1e-5)
-    # While b > 0, d(b^2 - v_1^2 - v_2^2) = 0.
     np.testing.assert_allclose(
         np.sum(flow.weights[2] ** 2, axis=(1, 2)), 2 * v**2 - b**2, atol=2e-5
     )
