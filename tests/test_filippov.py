@@ -128,7 +128,7 @@ FAMILIES = {
     "from kinks of two layers": [(on_kinks_of_two_layers, {"seed": s}) for s in range(8)],
     "convolution": [(convolved, {"seed": s, "layers": "one"}) for s in range(6)],
     "convolution, modulus": [
-        (convolved, {"seed": s, "layers": "one", "slopes": (1.0, -1.0)}) for s in range(4)
+        (convolved, {"seed": s, "layers": "one", "slopes": (1.0, -1.0)}) for s in range(1, 5)
     ],
     "two convolutions, leaky": [
         (convolved, {"seed": s, "layers": "two", "slopes": (1.0, 0.1)}) for s in range(4)

@@ -50,7 +50,8 @@ _WHICH = ("slides", "crossed")
 class Filippov(AbstractSolver):
     """Steps of order 2 across kinks, each with masks that are averaged over it.
 
-    For networks that declare where their kinks are: fully connected ones with two slopes.
+    For networks that declare where their kinks are: layered ones with two slopes, whose weights
+    may be shared, with biases and max pooling.
 
     Args:
         which: whether to record which kinks are crossed and slid along, not only how many.
@@ -73,8 +74,8 @@ class Filippov(AbstractSolver):
         objective = task.objective.kinked
         if objective is None:
             raise InputError(
-                "`Filippov` follows networks that declare their kinks, fully connected ones with "
-                f"two slopes that differ, got {described(task.objective)}; use tw.solvers.Auto()."
+                "`Filippov` follows networks that declare their kinks, layered ones with two slopes "
+                f"that differ or max pooling, got {described(task.objective)}; use tw.solvers.Auto()."
             )
         walk = _Walk(objective, task)
         points, records, pairs = [], [], []
