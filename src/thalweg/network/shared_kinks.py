@@ -290,7 +290,8 @@ class SharedKinks(AbstractKinks):
                 found.append(here)
                 for stage in block.stages:
                     # No half: with slopes (1, -1) nothing would be left.
-                    factors = stage.factors(np.full((1, stage.size), rng.uniform(0.5, 1.0)))
+                    masks = np.full((self.samples, stage.size), rng.uniform(0.5, 1.0))
+                    factors = stage.factors(masks)
                     here = stage.forward(factors, here, stage.z(here))
             self._drawn = found
         return self._drawn
