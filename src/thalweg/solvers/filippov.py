@@ -74,8 +74,9 @@ class Filippov(AbstractSolver):
         objective = task.objective.kinked
         if objective is None:
             raise InputError(
-                "`Filippov` follows networks that declare their kinks, layered ones with two slopes "
-                f"that differ or max pooling, got {described(task.objective)}; use tw.solvers.Auto()."
+                "`Filippov` follows networks that declare their kinks, layered ones with two "
+                "slopes that differ, or max pooling, got "
+                f"{described(task.objective)}; use tw.solvers.Auto()."
             )
         walk = _Walk(objective, task)
         points, records, pairs = [], [], []
