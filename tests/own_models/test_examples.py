@@ -22,7 +22,7 @@ def test_the_tanh_network_in_jax(tmp_path):
         hidden = np.tanh(hidden @ layer["matrix"] + layer["bias"])
     outputs = hidden @ params[-1]["matrix"] + params[-1]["bias"]
     objective = tw.FunctionObjective(example.loss, (images, targets))
-    probe = example.trained(objective, params, 0.2, 0.4, tmp_path)
+    probe = example.trained(objective, params, 0.02, 0.04, tmp_path)
     assert [each.step for each in probe.records] == [0, 1, 2]
     expected = np.mean(np.sum((outputs - targets) ** 2, axis=1)) / 2
     assert probe.records[0].loss == pytest.approx(expected, rel=1e-12)
