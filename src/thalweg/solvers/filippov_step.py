@@ -204,8 +204,10 @@ def _averaged(
     # One that was let through, and came back, is not weak.
     returned = (last != old) & (before * own > 0) & (deltas > 0)
     squares = objective.kinks.roughly_squares(middle.forward, *pairs)
+    unknown = np.isinf(squares)
+    squares[unknown] = 0.0
     strong = h * np.abs(deltas) * _STRONG * squares > np.abs(own - before)
-    strong = np.flatnonzero(slides | returned | strong)
+    strong = np.flatnonzero(slides | returned | unknown | strong)
     gram = objective.kinks.gram(middle.forward, pairs[0][strong], pairs[1][strong])
     squares[strong] = np.diag(gram)
     own[strong] += h * np.diag(gram) * (deltas * (last - old))[strong]
