@@ -46,6 +46,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg.curvature import layer_spectra as layer_spectra
     from thalweg.curvature import sharpness as sharpness
     from thalweg.curvature import smallest_eigenvalue as smallest_eigenvalue
+    from thalweg.dynamics import central_flow as central_flow
     from thalweg.dynamics import compare as compare
     from thalweg.dynamics import descend as descend
     from thalweg.dynamics import distance as distance
@@ -86,6 +87,7 @@ _LATER = {
     "SharedNetwork": "network:SharedNetwork",
     "TargetMatrix": "problem:TargetMatrix",
     "adversarial": "adversarial",
+    "central_flow": "dynamics:central_flow",
     "certificates": "certificates",
     "certified_step": "tubes:certified_step",
     "certify": "theorems:certify",

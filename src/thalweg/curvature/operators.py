@@ -13,7 +13,7 @@ whether the whole matrix is cheap to have.
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -35,10 +35,9 @@ from thalweg._checks import (
 from thalweg._typing import AnyWeights
 from thalweg.curvature.forms import linear_hessian
 from thalweg.krylov.space import Product, norm
-from thalweg.objective import AbstractHostObjective, AbstractObjective, Objective
+from thalweg.objective import AbstractHostObjective, AbstractObjective
 from thalweg.objective.host import flattened
-from thalweg.validated import setting_of
-from thalweg.validated.hessian import Chains, dense_hessian
+from thalweg.validated.by_hand import hessian_by_hand, is_of_linear_network
 
 Vector = Float[Array | np.ndarray, " size"]
 Square = Float[Array | np.ndarray, "size size"]
@@ -196,7 +195,7 @@ class HessianOperator(AbstractSymmetricOperator):
     def dense(self) -> Square:
         if self.objective.on_host:
             return self.objective.hessian(self.weights)
-        by_hand = _hessian_by_hand(self.objective, self.weights)
+        by_hand = hessian_by_hand(self.objective, self.weights)
         return _hessian(self.objective, self.weights) if by_hand is None else by_hand
 
     @override
@@ -220,30 +219,12 @@ class HessianOperator(AbstractSymmetricOperator):
         )
 
 
-def _hessian_by_hand(objective: AbstractObjective, weights: AnyWeights) -> Square | None:
-    """That of a linear network under the square loss, in NumPy: nothing is compiled for a shape."""
-    if not is_of_linear_network(objective) or objective.problem.least_squares is None:
-        return None
-    if any(map(is_traced, weights)) or any(layer.dtype != np.float64 for layer in weights):
-        return None
-    layers = tuple(np.asarray(array) for array in weights)
-    setting = setting_of(objective)
-    with np.errstate(over="ignore", invalid="ignore"):  # which is told of by the result
-        chains = Chains(layers, setting.readout, setting.loss)
-        return dense_hessian(chains, setting.loss, setting.decay)
-
-
 @eqx.filter_jit
 def _hessian(objective: AbstractObjective, weights: AnyWeights) -> Float[Array, "size size"]:
     """The dense Hessian, in closed form where there is one."""
     if is_of_linear_network(objective):
         return linear_hessian(objective, weights)
     return objective.hessian(weights)
-
-
-def is_of_linear_network(objective: AbstractObjective) -> TypeGuard[Objective]:
-    """Whether the layers may be multiplied before they meet the data."""
-    return isinstance(objective, Objective) and objective.network.linear is not None
 
 
 # --- from what is given ---------------------------------------------------------------------------

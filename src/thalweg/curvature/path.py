@@ -24,13 +24,13 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
-from thalweg.curvature.operators import is_of_linear_network
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.kernels import LANES, suits
 from thalweg.kernels.chain import Chain
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import Ends, ends_of
 from thalweg.objective import AbstractObjective, Objective
+from thalweg.validated.by_hand import is_of_linear_network
 
 _BLOCK = 96
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192

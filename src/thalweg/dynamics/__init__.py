@@ -2,11 +2,14 @@
 
 `descent` runs many starts at once (`batch` has the compiled loop), `flow` integrates with a solver
 of `thalweg.solvers`, `validated` records a flow that is proven, `escape` follows one out of a
-saddle; a `trajectory` is what all of them leave behind, a `comparison` two of them, and
-`starts` reads what they are given. `exact` has closed forms, `end_to_end` the flow of a product
-by itself.
+saddle. `central` predicts what descent follows at the edge of stability, from what `edge` knows at
+a point, by a problem that `complementarity` solves, with `forms` of few variables; `modified` says
+what a modified flow follows. A `trajectory` is what all of them leave behind, a `comparison` two of
+them, and `starts` reads what they are given. `exact` has closed forms, `end_to_end` the flow of a
+product by itself.
 """
 
+from thalweg.dynamics.central import CentralFlow, central_flow
 from thalweg.dynamics.comparison import Comparison, compare
 from thalweg.dynamics.descent import Descent, descend, nothing
 from thalweg.dynamics.escape import Escape, escape
@@ -18,12 +21,14 @@ from thalweg.solvers import FlowError
 __all__ = [
     "AbstractFlow",
     "AbstractTrajectory",
+    "CentralFlow",
     "Comparison",
     "Descent",
     "Escape",
     "Flow",
     "FlowError",
     "ValidatedFlow",
+    "central_flow",
     "compare",
     "descend",
     "distance",

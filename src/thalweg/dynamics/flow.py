@@ -42,10 +42,12 @@ from thalweg._checks import InputError, as_array, require_count, require_finite
 from thalweg._sizes import require_memory
 from thalweg._threads import one_blas_thread
 from thalweg._typing import AnyWeights, ManyAnyWeights
+from thalweg.dynamics.modified import modified_motion, solver_of_modified
 from thalweg.dynamics.starts import starts_of
 from thalweg.dynamics.trajectory import AbstractFlow
 from thalweg.dynamics.validated import ValidatedFlow, validated_flow
 from thalweg.objective import AbstractObjective
+from thalweg.optimisers import PLAIN, AbstractOptimiser
 from thalweg.solvers import AbstractSolver, Auto, Solution, Task, Validated
 from thalweg.solvers.choosing import as_solver
 
@@ -187,6 +189,9 @@ def flow(
     estimate_error: bool = True,
     max_steps: int = 100_000,
     validate: Literal[False] = False,
+    modified: int = 0,
+    learning_rate: float | None = None,
+    optimiser: AbstractOptimiser = PLAIN,
 ) -> Flow: ...
 
 
@@ -204,6 +209,9 @@ def flow(
     estimate_error: bool = True,
     max_steps: int = 100_000,
     validate: bool = False,
+    modified: int = 0,
+    learning_rate: float | None = None,
+    optimiser: AbstractOptimiser = PLAIN,
 ) -> Flow | ValidatedFlow:
     """Follow the gradient flow from these weights, and say how far off the result may be.
 
@@ -228,22 +236,33 @@ def flow(
         validate: prove how far the exact flow is, instead of estimating it; for one start of a
             linear network. The same as `solver=tw.solvers.Validated()`: tolerances and steps are
             the proof's own, and giving others is refused.
+        modified: follow the modified flow of descent to this order in the learning rate instead,
+            1 or 2 (`objective.modified` has the formulas); 0 is the gradient flow itself.
+        learning_rate: that of the descent which a modified flow stands for.
+        optimiser: plain descent, or the heavy ball (to order 1): its smooth trajectory, to which
+            the weights come after some 1 / (1 - beta) steps; `start` is where that one begins.
 
     Raises:
         FlowError: if the last time could not be reached.
         InputError: if an argument makes no sense.
     """
     chosen = as_solver(solver)
+    if modified or learning_rate is not None or optimiser is not PLAIN:
+        _require_estimated(validate or isinstance(chosen, Validated))
+        objective, weights = modified_motion(
+            objective, weights, order=modified, learning_rate=learning_rate, optimiser=optimiser
+        )
+        chosen = solver_of_modified(chosen, modified)
     if validate or isinstance(chosen, Validated):
         given = {"rtol": rtol, "atol": atol, "steady": steady, "max_steps": max_steps}
         _require_own_steps(chosen, given | {"estimate_error": estimate_error})
         chosen = Validated()
     if isinstance(chosen, Validated):
-        return _validated(chosen, objective, weights, _output_times(time, times))
+        return _validated(chosen, objective, weights, output_times(time, times))
     tolerances = _tolerances(rtol, atol)
     if steady is not None:
         steady = _positive("steady", steady)
-    starts, moments = _batched(objective, weights, _output_times(time, times))
+    starts, moments = _batched(objective, weights, output_times(time, times))
     limit = require_count("max_steps", max_steps)
     batch = moments.shape[:-1]
     size = sum(prod(array.shape[len(batch) :]) for array in jax.tree.leaves(starts))
@@ -286,6 +305,14 @@ def _require_own_steps(solver: AbstractSolver | Validated, given: dict[str, Any]
         raise InputError(
             "A validated flow has a solver and tolerances of its own, got "
             f"`{'`, `'.join(ignored)}` as well; leave out these, or `validate`."
+        )
+
+
+def _require_estimated(validate: bool) -> None:
+    if validate:
+        raise InputError(
+            "A validated flow is the gradient flow itself, got `modified` or what belongs to it as "
+            "well; leave out `validate`."
         )
 
 
@@ -358,7 +385,8 @@ def _batched(
     return starts.broadcast(batch), np.broadcast_to(times, batch + times.shape[-1:])
 
 
-def _output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:
+def output_times(time: Any, times: Any) -> Float[np.ndarray, "*batch times"]:
+    """The times to record, given as such or by a horizon; one sentence on what is wrong."""
     if (time is None) == (times is None):
         raise InputError("`flow` needs either `time`, the horizon, or `times`, what to record.")
     if times is None:

@@ -9,17 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from thalweg._uncompiled import NoCounterpartError, evaluated
-from thalweg.objective.networks import Objective
+from thalweg.objective.base import AbstractObjective
 
 _SMALL = 2000  # weights of a linear network; above, compiled code is worth its time
 
 
-def at_points(function: Callable[..., Any], objective: Objective, points: Any, *known: Any) -> Any:
+def at_points(
+    function: Callable[..., Any], objective: AbstractObjective, points: Any, *known: Any
+) -> Any:
     """`function(objective, point, *known)` at each point, as NumPy arrays.
 
     Args:
         function: of a module, so that it is traced once for all objectives of one shape.
-        objective: the network on its problem.
+        objective: of any kind; linear networks of few weights are evaluated in NumPy.
         points: weights, or any tree of arrays, one entry per point along the first axis.
         known: what else the function takes.
     """
@@ -67,7 +69,7 @@ class _Applied(eqx.Module):
 
     function: Callable[..., Any] = eqx.field(static=True)
 
-    def __call__(self, common: tuple[Objective, tuple[Any, ...]], point: Any) -> Any:
+    def __call__(self, common: tuple[AbstractObjective, tuple[Any, ...]], point: Any) -> Any:
         objective, known = common
         return self.function(objective, point, *known)
 
