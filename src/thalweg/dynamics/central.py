@@ -17,9 +17,11 @@ centre, S + sigma^2 D^4 f[u, u, u, u] / 6, and this is what descent holds at 2 /
 before the edge, and beside the unstable directions after it, descent follows the modified flow
 (`objective.modified`). `corrected=False` leaves both out.
 
-An eigenvalue joins when it meets the edge, which is located to the tolerance, and leaves when its
-oscillation has died down below the edge. In between the effective curvature returns to the edge
-within some steps of descent; the central flow of the literature sits on it from the first moment.
+The first eigenvalue joins when it meets the edge, which is located to the tolerance. From then on
+all that are within 2 % below the edge are one block, because of nearly equal eigenvalues it is the
+effective curvature that decides which direction oscillates; one leaves when its oscillation has
+died down below that. In between the effective curvature returns to the edge within some steps of
+descent; the central flow of the literature sits on it from the first moment.
 
 It *predicts*, nothing here is proven: the mean trajectory, the mean loss, the covariance of the
 oscillation. It does not know the delay with which an oscillation of the size of rounding errors
@@ -48,7 +50,8 @@ MOST_UNSTABLE = 4
 """How many directions may be unstable at once."""
 
 _COMPANION = 0.1  # the companion's tolerances, as a part of the asked ones
-_BELOW = 1e-3  # of the edge: where an oscillation that has died down counts as below it
+_BAND = 0.02  # of the edge: eigenvalues so near below it are one block with those at the edge
+_QUIET = 1e-9  # of the variance: an oscillation of this size has died down
 _EVENT = 1e-9  # of the time at which an eigenvalue meets the edge, as a part of it
 
 
@@ -171,7 +174,7 @@ class _Walk:
         self.points: list[Point] = []
         self._last: Point | None = None
         self.time, self.weights, self.members = 0.0, edge.start, 0
-        while self.point(self.weights).next_value >= edge.limit:
+        while self.point(self.weights).next_value >= self._threshold:
             self._join()
         if times[0] == 0:
             self.points.append(self.point(self.weights))
@@ -207,7 +210,7 @@ class _Walk:
         while steps.status == "running":
             self._step(steps)
             dense, point = steps.dense_output(), self.point(steps.y)
-            if point.next_value >= self.edge.limit:
+            if point.next_value >= self._threshold:
                 self._meet(dense, self.time, steps.t)
                 return
             self._record(dense, steps.t)
@@ -232,7 +235,7 @@ class _Walk:
         """Go to where the next eigenvalue is at the edge, and let it join."""
 
         def above(time: float) -> float:
-            return self.point(dense(time)).next_value - self.edge.limit
+            return self.point(dense(time)).next_value - self._threshold
 
         met = begin
         if above(begin) < 0:
@@ -241,14 +244,16 @@ class _Walk:
         self.time, self.weights = met, dense(met)
         self._join()
 
+    @property
+    def _threshold(self) -> float:
+        """Where the next eigenvalue joins."""
+        return self.edge.limit * (1 - _BAND) if self.members else self.edge.limit
+
     def _has_left(self, point: Point) -> bool:
-        """Whether an oscillation has died down, below the edge."""
-        if not self.members:
+        """Whether the last direction is below the band, and its oscillation has died down."""
+        if not self.members or point.curvature[-1, -1] >= self.edge.limit * (1 - _BAND):
             return False
-        least = float(np.linalg.eigvalsh(point.covariance)[0])
-        effective = float(np.linalg.eigvalsh(point.effective)[0])
-        quiet = least <= 1e-12 * max(float(np.trace(point.covariance)), 1e-300)
-        return quiet and effective < self.edge.limit * (1 - _BELOW)
+        return bool(point.covariance[-1, -1] <= _QUIET * float(np.trace(point.covariance)))
 
     def _record(self, dense: Any, until: float) -> None:
         while len(self.points) < self.times.size and self.times[len(self.points)] <= until:

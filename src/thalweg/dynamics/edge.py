@@ -34,11 +34,13 @@ Vector = Float[np.ndarray, " size"]
 Rows = Float[np.ndarray, "k size"]
 
 _TOLERANCE = 1e-10  # of the eigenvalues, as a part of the largest
+_SMALL = 50  # weights of which all products together cost no more than those of a search
 _DENSE = 600  # weights of a linear network whose Hessian is had in closed form
 _STEP = 5e-4  # of differences, as a part of |w|: truncated and rounded alike, see the tests
 _FIRST = np.array([1.0, -8.0, 8.0, -1.0]) / 12
 _SECOND = np.array([-1.0, 16.0, 16.0, -1.0]) / 12
 _THIRD = np.array([-1.0, 2.0, -2.0, 1.0]) / 2
+_CHOOSING = 1e-6  # of |beta|, added to it
 _RELAXATION = 5.0  # steps of descent in which an effective curvature comes back to the edge
 _SHARE = 0.5  # of beta which relaxing may take away at most
 
@@ -111,6 +113,11 @@ class Point:
         bends, quartic = self._derivatives
         alpha = np.einsum("ijp,p->ij", bends, self.gradient)
         beta = np.einsum("ijp,klp->ijkl", bends, bends) / 2
+        if self.members > 1:  # the least of several covariances that keep the edge alike
+            identity = np.eye(self.members)
+            beta = beta + _CHOOSING * np.linalg.norm(beta) * (
+                np.einsum("ik,jl->ijkl", identity, identity)
+            )
         time = _RELAXATION * self._edge.learning_rate
         lost, kept = max(_spectrum(quartic)[-1], 0.0), _spectrum(beta)[0]
         if kept > 0:  # relaxing more slowly, so that what is left of beta stays positive
@@ -212,6 +219,8 @@ class Surroundings:
             if matrix is not None:
                 return _of_matrix(matrix, count)
         point = jax.tree.map(jnp.asarray, self.shaped(weights))
+        if weights.size <= _SMALL:
+            return _of_matrix(np.asarray(_compiled_hessian(self._objective, point)), count)
         pairs = extreme_pairs(
             lambda vector: self._product(point, vector), weights.size,
             count=count, ends="largest", tolerance=_TOLERANCE, start=self._vectors,
@@ -226,6 +235,11 @@ class Surroundings:
 
 def _value_and_gradient(objective: AbstractObjective, weights: Any) -> tuple[Any, Any]:
     return objective.value_and_gradient(weights)
+
+
+@eqx.filter_jit
+def _compiled_hessian(objective: AbstractObjective, weights: Any) -> Any:
+    return objective.hessian(weights)
 
 
 @eqx.filter_jit
