@@ -1,5 +1,7 @@
 """The central flow: against descent at the edge of stability, closed forms, exact derivatives."""
 
+from itertools import permutations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -190,7 +192,7 @@ def split(run):
 
 class TestBuiltInExperiment:
     def test_descent_is_near_it_and_far_from_the_flow(self, built_in):
-        objective, start, run, _ = built_in
+        objective, start, run, central = built_in
         flow = tw.flow(objective, start, times=central.times, validate=True)
         middle = split(run)[0][np.rint(central.times / RATE).astype(int) - 1]
         near, far = (
@@ -257,15 +259,13 @@ def test_two_eigenvalues_join_and_neither_rises_above_the_edge():
 
 def test_the_error_is_that_of_a_tighter_run(built_in):
     objective, start, _, central = built_in
-    exact = central_flow_at(objective, start, central.times, 1e-8)
-    true = np.linalg.norm(rows(exact.weights) - rows(central.weights), axis=1)
-    assert 0.1 < np.median(central.error / true) < 10
-
-
-def central_flow_at(objective, start, times, rtol):
-    return tw.central_flow(
-        objective, start, learning_rate=RATE, times=times, rtol=rtol, estimate_error=False
-    )
+    few = central.times <= 3.0
+    exact = tw.central_flow(
+        objective, start, learning_rate=RATE, times=central.times[few], rtol=1e-8,
+        estimate_error=False,
+    )  # fmt: skip
+    true = np.linalg.norm(rows(exact.weights) - rows(central.weights)[few], axis=1)
+    assert np.all((central.error[few] > true / 10) & (central.error[few] < 10 * true))
 
 
 class TestRefusals:

@@ -28,13 +28,11 @@ oscillation. It does not know the delay with which an oscillation of the size of
 grows, so that just after an eigenvalue has joined its variance is ahead of that of descent.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.integrate import RK45
-from scipy.optimize import root_scalar
 from typing_extensions import override
 
 from thalweg._arguments import checked
@@ -45,6 +43,9 @@ from thalweg.dynamics.flow import output_times
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.objective import AbstractObjective
 from thalweg.solvers import FlowError
+
+if TYPE_CHECKING:
+    from scipy.integrate import RK45  # which takes half a second to load
 
 MOST_UNSTABLE = 4
 """How many directions may be unstable at once."""
@@ -202,6 +203,8 @@ class _Walk:
 
     def _segment(self) -> None:
         """To the end, or to where a direction joins or leaves."""
+        from scipy.integrate import RK45
+
         scale = float(np.linalg.norm(self.weights)) / np.sqrt(self.weights.size)
         steps = RK45(
             lambda _, weights: self.point(weights).velocity,
@@ -219,7 +222,7 @@ class _Walk:
                 self.members -= 1
                 return
 
-    def _step(self, steps: RK45) -> None:
+    def _step(self, steps: "RK45") -> None:
         self.left -= 1
         if self.left < 0 or not np.all(np.isfinite(steps.y)):
             raise FlowError(
@@ -233,6 +236,7 @@ class _Walk:
 
     def _meet(self, dense: Any, begin: float, end: float) -> None:
         """Go to where the next eigenvalue is at the edge, and let it join."""
+        from scipy.optimize import root_scalar
 
         def above(time: float) -> float:
             return self.point(dense(time)).next_value - self._threshold

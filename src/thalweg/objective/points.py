@@ -35,7 +35,7 @@ def at_points(
     return jax.tree.map(np.asarray, found)
 
 
-def value_at(objective: Objective, weights: Any) -> float:
+def value_at(objective: AbstractObjective, weights: Any) -> float:
     """The objective at one point, as a number."""
     return float(_at(_value, objective, weights))
 
@@ -46,14 +46,14 @@ def gradient_at(objective: Any, weights: Any) -> tuple[np.ndarray, ...]:
 
 
 def _at(function: Callable[..., Any], objective: Any, weights: Any) -> Any:
-    if not isinstance(objective, Objective) or not _is_small(objective):
+    if not _is_small(objective):
         return jax.tree.map(np.asarray, function(objective, weights))
     one = jax.tree.map(lambda array: np.asarray(array)[None], weights)
     return jax.tree.map(lambda array: array[0], at_points(function, objective, one))
 
 
-def _is_small(objective: Objective) -> bool:
-    return objective.linear is not None and objective.network.size <= _SMALL
+def _is_small(objective: AbstractObjective) -> bool:
+    return objective.linear is not None and objective.linear.size <= _SMALL
 
 
 def _value(objective: Any, weights: Any) -> Any:
