@@ -62,18 +62,19 @@ def answer(certificate, question):
 
 @pytest.mark.statement("elkabetz2021:thm3", "tight")
 @pytest.mark.parametrize(
-    ("radius", "exact", "reached"), [(0.1, 2.3e-4, 1640), (0.01, 4.2e-4, 92), (0.001, 5.7e-5, 68)]
+    ("radius", "exact", "reached"), [(0.1, 2.3e-4, 1370), (0.01, 4.2e-4, 92), (0.001, 5.7e-5, 68)]
 )
 def test_the_rate_is_nearly_that_of_exact_constants(flow, radius, exact, reached):
-    """`exact` has constants of the same kind on balls around every point of the closed-form flow.
+    """`exact` has constants from norms of products, on balls around every point of the exact flow.
 
-    Records at 201 times, with the balls between them, lose at most a tenth. The largest rate that
-    really stays that near is `reached` times larger: 3.58e-1, 3.53e-2, 3.53e-3.
+    Records at 201 times, with the balls between them, lose at most a tenth; bounding balls block by
+    block gains an eighth in the widest. The largest rate that really stays that near is `reached`
+    times larger: 3.58e-1, 3.53e-2, 3.53e-3.
     """
     certificate = FollowsFlow().check(Case(OBJECTIVE, START, time=6.0, radius=radius, flow=flow))
     assert certificate.verdict is Verdict.CONFIRMED, certificate
     rate = answer(certificate, Question.FOLLOWING_RATE)
-    assert 0.9 * exact < rate < 1.02 * exact  # two digits are known
+    assert 0.9 * exact < rate < 1.15 * exact
     assert 0.9 * reached < 3.55 * radius / rate < 1.1 * reached
 
 

@@ -49,5 +49,6 @@ def starts_of(objective: AbstractObjective, weights: AnyWeights) -> Starts:
             f"`weights` must have the same batch axes in every array, got {sorted(batches)}."
         )
     batch = batches.pop()
-    objective.try_out(jax.tree.map(lambda array: array[(0,) * len(batch)], points))
+    if 0 not in batch:
+        objective.try_out(jax.tree.map(lambda array: array[(0,) * len(batch)], points))
     return Starts(batch, shapes, points)

@@ -5,7 +5,7 @@ made again although defaults may change.
 """
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from os.path import relpath
 from pathlib import Path
@@ -111,19 +111,17 @@ OWN_TABLES = ("title", "training", "flow", "curvature", "output")
 
 
 @checked
-def to_toml(
-    experiment: Experiment, comments: bool = False, *, tables: Collection[str] | None = None
-) -> str:
+def to_toml(experiment: Experiment, comments: bool = False, *, own_model: bool = False) -> str:
     """The experiment as a file, with a comment beside each field if asked for.
 
     Args:
         experiment: what is written.
         comments: what each field means, beside it.
-        tables: the names of those that are written; all if not given.
+        own_model: write only the tables that say something of a model of one's own.
     """
     document = tomlkit.document()
     for name, info in type(experiment).model_fields.items():
-        if tables is not None and name not in tables:
+        if own_model and name not in OWN_TABLES:
             continue
         value = getattr(experiment, name)
         if isinstance(value, BaseModel):

@@ -14,7 +14,7 @@ import xarray as xr
 
 from thalweg._typing import AnyWeights
 from thalweg.dynamics import AbstractFlow, Descent, Flow
-from thalweg.experiment.files import OWN_TABLES, to_toml
+from thalweg.experiment.files import to_toml
 from thalweg.experiment.settings import Experiment
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.phases import LEAST_RECORDS, NEVER, TOO_FEW_RECORDS, Phase, classify
@@ -165,7 +165,7 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 def settings_of(experiment: Experiment, objective: AbstractObjective) -> str:
     """The settings in TOML; those of a network on a problem only where there is one."""
     whole = isinstance(objective, Objective)
-    return to_toml(experiment, tables=None if whole else OWN_TABLES)
+    return to_toml(experiment, own_model=not whole)
 
 
 def _description(objective: AbstractObjective, weights: AnyWeights) -> dict[str, Any]:

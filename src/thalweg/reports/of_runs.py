@@ -13,7 +13,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._threads import one_blas_thread
 from thalweg.dynamics import AbstractFlow, Descent
-from thalweg.experiment.files import OWN_TABLES, to_toml
+from thalweg.experiment.files import to_toml
 from thalweg.experiment.performance import Work
 from thalweg.experiment.settings import Experiment
 from thalweg.experiment.trajectories import together
@@ -80,7 +80,7 @@ def _measured(
     work = Work(settings, runs[0].objective, start, Keeper(None, {}), lambda stage, share: None)
     said = {"no_flow": "" if exact else "No flow was given.", "not_validated": ""}
     results = work.measured(runs, exact, np.full(len(runs), np.nan), said)
-    results.attrs["experiment"] = to_toml(settings, tables=OWN_TABLES)
+    results.attrs["experiment"] = to_toml(settings, own_model=True)
     return results
 
 

@@ -36,7 +36,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Descent stays within a radius of its flow if its steps are small against an integral of "
         "the curvature along the flow (with the exponent of the proof; as printed it is false).",
         FollowsFlow,
-        "294 in the step size on 1 + cos x; 68 to 1640 on a network of three layers",
+        "294 in the step size on 1 + cos x; 68 to 1370 on a network of three layers",
     ),
     Statement(
         "elkabetz2021:cor4",
