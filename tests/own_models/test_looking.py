@@ -5,6 +5,7 @@ import re
 
 import jax
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from small_model import OBJECTIVE, PARAMS
@@ -35,7 +36,7 @@ def probe(run):
 @pytest.fixture(autouse=True)
 def closed():
     yield
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def curves(axes):
