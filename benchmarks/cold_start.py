@@ -38,9 +38,8 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    snippet = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[
-        0
-    ]  # the others need a model
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    snippet = examples[0]  # the others need a model
     sweep = str(ROOT / "examples" / "marion2024-fig1.toml")
     return [
         Row("thalweg --help", [COMMAND, "--help"], None, 0.4),
