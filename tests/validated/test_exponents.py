@@ -44,8 +44,11 @@ def test_looking_closer_everywhere_stays_sound(number, monkeypatch):
         assert radius <= crude.at(problem.horizon)[1] * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize("length", [0.01, 0.1])
+@pytest.mark.parametrize(
+    # Problem 4 takes no step as long as 0.1.
+    ("number", "length"),
+    [(n, h) for h in (0.01, 0.1) for n in range(8) if (n, h) != (4, 0.1)],
+)
 def test_the_exponent_is_never_too_small(number, length, monkeypatch):
     """Oracle: eigenvalues of dense Hessians all along the step."""
     problem = _by_norms(number)
@@ -56,8 +59,7 @@ def test_the_exponent_is_never_too_small(number, length, monkeypatch):
     )
     step = over_step(node.series, node.norms, length)
     found = over_length(setting, node.known, node.series.at, step, length)
-    if found is None:
-        pytest.skip("no step as long as this")
+    assert found is not None
     shares = np.linspace(0, 1, 21)
     exact = [_growth(setting, node.series.at(share * length)) for share in shares]
     doubt = 2 * step.unknown * 100 + 1e-12  # the Hessian of the polynomial, not that of the loss
