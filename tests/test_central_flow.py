@@ -250,6 +250,10 @@ def test_two_eigenvalues_join_and_neither_rises_above_the_edge():
         estimate_error=False,
     )  # fmt: skip
     assert central.unstable.tolist() == [0, 2]
+    again = central.at([0.25, 0.5])  # all that was asked for is asked again, the times apart
+    assert again._max_steps == central._max_steps == 20_000
+    # Two walks of other steps, each with errors of 1e-4 of weights of about 0.05.
+    np.testing.assert_allclose(again.weights["w"][1], central.weights["w"][0], atol=1e-5)
     edge = Surroundings(Valleys(), valleys_start(), RATE, corrected=True)
     point = Point(edge, central.weights["w"][1], 2)
     # The effective curvature returns to the edge within some steps of descent.

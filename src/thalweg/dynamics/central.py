@@ -170,7 +170,8 @@ class _Walk:
     """A central flow from start to end; each of its segments has one number of members."""
 
     def __init__(self, edge: Surroundings, times: np.ndarray, rtol: float, max_steps: int):
-        self.edge, self.times, self.rtol, self.left = edge, times, rtol, max_steps
+        self.edge, self.times, self.rtol = edge, times, rtol
+        self.max_steps = self.left = max_steps
         self.met_at, self.evaluations = np.nan, 0
         self.points: list[Point] = []
         self._last: Point | None = None
@@ -292,5 +293,5 @@ def _recorded(
         rtol=walk.rtol,
         evaluations=walk.evaluations,
         _start=start,
-        _max_steps=walk.left,
+        _max_steps=walk.max_steps,
     )
