@@ -1,4 +1,4 @@
-"""Write the list of statements: docs/theorems.md, and which tests check which statement.
+"""Write the list of statements: docs/theorems.md, and the rows that commands show.
 
 Run by `make docs`; a test holds both files against what this writes.
 """
@@ -6,13 +6,14 @@ Run by `make docs`; a test holds both files against what this writes.
 import ast
 import json
 from pathlib import Path
+from typing import Any
 
 from thalweg.certificates import AbstractTheorem
 from thalweg.theorems import STATEMENTS
-from thalweg.theorems.catalogue import KINDS, rows
+from thalweg.theorems.catalogue import KINDS
 
 ROOT = Path(__file__).parents[1]
-PAGE, TESTS = ROOT / "docs" / "theorems.md", ROOT / "src/thalweg/theorems/tests.json"
+PAGE, ROWS = ROOT / "docs" / "theorems.md", ROOT / "src/thalweg/theorems/catalogue.json"
 
 _HEAD = """# Every statement, and where it is
 
@@ -53,9 +54,25 @@ def of_every_statement() -> dict[str, dict[str, list[str]]]:
     return shared
 
 
+def rows() -> list[dict[str, Any]]:
+    """One row per statement, with all that is told of it."""
+    tests = of_every_statement()
+    return [
+        {
+            "statement": statement.id,
+            "meaning": statement.meaning,
+            "code": statement.where.removeprefix("thalweg."),
+            "tests": tests[statement.id],
+            "looseness": statement.looseness,
+            "ours": statement.ours,
+        }
+        for statement in STATEMENTS
+    ]
+
+
 def page() -> str:
     """The page, one table per paper."""
-    lines, tests, paper = [_HEAD], of_every_statement(), None
+    lines, paper = [_HEAD], None
     for row in rows():
         key = row["statement"].split(":")[0]
         if key != paper:
@@ -68,7 +85,7 @@ def page() -> str:
         name = row["statement"].split(":")[1] + (" *(ours)*" if row["ours"] else "")
         checks = "; ".join(
             f"{kind}: {', '.join(_short(test) for test in found)}"
-            for kind, found in tests[row["statement"]].items()
+            for kind, found in row["tests"].items()
         )
         cells = (name, row["meaning"], f"`{row['code']}`", checks, row["looseness"])
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -86,5 +103,5 @@ def _marks_of(function: ast.FunctionDef) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    TESTS.write_text(json.dumps(of_every_statement(), indent=1) + "\n", "utf-8")
+    ROWS.write_text(json.dumps(rows(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     PAGE.write_text(page(), "utf-8")

@@ -1,12 +1,16 @@
 """The command line, called in this process: what it writes, prints and refuses."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from thalweg import InputError, bench, cli, experiment
+from thalweg.theorems import catalogue
 
 
 @pytest.fixture
@@ -180,7 +184,7 @@ def test_certify_says_what_holds_and_what_does_not(thalweg):
         "start.kind=balanced",
     )  # fmt: skip
     assert code == 0
-    assert "sharpness of the minimiser, at least" in printed
+    assert "Sharpness of the minimiser, at least" in printed
     assert "What does not apply, and why" in printed
 
 
@@ -211,6 +215,63 @@ def test_theorems_can_be_listed_by_paper(thalweg):
     code, _, error = thalweg("theorems", "--paper", "nobody2020")
     assert code == 2
     assert "`paper` must be one of arora2019, elkabetz2021, marion2024" in error
+
+
+def test_theorems_are_listed_a_line_each(thalweg):
+    code, printed, _ = thalweg("theorems")
+    assert code == 0
+    rows = catalogue.rows()
+    lines = printed.splitlines()
+    assert lines[len(rows)].startswith(f"{len(rows)} statements")
+    for row, line in zip(rows, lines, strict=False):
+        assert line.split()[0] == row["statement"]
+        assert row["meaning"] in line  # whole, where it goes to a file
+
+
+def test_one_theorem_is_shown_in_full(thalweg):
+    code, printed, _ = thalweg("theorems", "elkabetz2021:thm3")
+    assert code == 0
+    assert "eta < inf over 0 < t <= time of" in printed
+    assert "thalweg.theorems.discretisation.following.FollowsFlow" in printed
+    assert "tests/theorems/test_following.py" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    code, printed, _ = thalweg("theorems", "elkabetz2021:thm3", "--json")
+    assert json.loads(printed)["statement"] == "elkabetz2021:thm3"
+    code, _, error = thalweg("theorems", "elkabetz2021:thm")
+    assert code == 2
+    assert "(meant elkabetz2021:thm1 or elkabetz2021:thm2 or elkabetz2021:thm3?)" in error
+    code, _, error = thalweg("theorems", "arora2019:thm1", "--paper", "arora2019")
+    assert code == 2
+    assert "Either STATEMENT or `--paper`" in error
+
+
+def test_the_list_of_theorems_loads_none_of_them():
+    """Or it would take seconds instead of a part of one."""
+    script = (
+        "import sys; from thalweg.cli import stating, terminal; "
+        "from thalweg.theorems import catalogue; assert catalogue.rows(); "
+        "sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_help_shows_brackets_as_they_are(thalweg):
+    code, printed, _ = thalweg("sweep", "--help")
+    assert code == 0
+    assert "a table [[sweep]]." in printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "word", "wanted"),
+    [("thalweg theor", 1, "theorems"), ("thalweg sweep --sch", 2, "--scheduler")],
+)
+def test_the_shell_completes_commands_and_options(typed, word, wanted):
+    """In a process of its own, because the program is known to completion by how it was started."""
+    asked = {"_THALWEG_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(word)}
+    program = Path(sys.executable).with_name("thalweg")
+    done = subprocess.run([program], env=os.environ | asked, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.split() == [wanted]
 
 
 class JaxRuntimeError(RuntimeError):

@@ -65,15 +65,30 @@ def test_every_answer_and_every_reason_is_in_the_overview(found):
 
 def test_the_terminal_and_the_text_show_the_same_cells(found):
     page = io.StringIO()
-    Console(file=page, width=400, markup=False).print(terminal.guarantees(found))
+    Console(file=page, width=400, markup=False).print(terminal.guarantees(found.overview()))
     shown, text = page.getvalue(), str(found)
     for title, rows in titled_tables(found.overview()):
-        assert title in shown
+        assert f"{title[0].upper()}{title[1:]}" in shown
         assert title in text
         for row in rows:
-            for cell in row.values():
+            told = {name: cell for name, cell in row.items() if row.get("values") != "no"}
+            for cell in (*told.values(), row["source"]):  # "no" is told by its place alone
                 assert cell in shown
+            for cell in row.values():
                 assert cell.split(" ")[0] in text
+
+
+def test_guarantees_fit_in_eighty_columns_without_shreds(found):
+    page = io.StringIO()
+    Console(file=page, width=80, markup=False).print(terminal.guarantees(found.overview()))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    # Words are not broken inside, so what is said can be found again when lines are joined.
+    joined = " ".join(" ".join(lines).split())
+    for each in found.overview()["answers"]:
+        for row in each["rows"]:
+            assert row["condition"] in joined
+            assert row["statement"] in joined
 
 
 def test_a_certificate_prints_its_claims_with_their_margins():

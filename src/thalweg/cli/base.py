@@ -18,7 +18,6 @@ from thalweg._sizes import LONG, time_in_words
 from thalweg.cli.lines import plain_lines
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     help="How gradient descent travels over the loss of a deep network, next to the gradient flow.",
 )

@@ -138,5 +138,15 @@ def _list_studies(as_json: bool) -> None:
     ]
     if as_json:
         print(json.dumps(rows, indent=1))
-    else:
-        print_rows("Studies; run one with `thalweg reproduce STUDY`", rows)
+        return
+    from thalweg.cli import terminal
+
+    terminal.one_line_each(out, [(row["study"], _shows(row)) for row in rows])
+    out.print("`thalweg reproduce STUDY` runs one, `--variant` does it otherwise.", highlight=False)
+
+
+def _shows(row: dict[str, str]) -> str:
+    """What a study shows, with the figures that it redoes and its variants, where it has some."""
+    figures = "" if row["figures"] == "-" else f" (fig. {row['figures']})"
+    variants = "" if row["variants"] == "-" else f"; --variant {row['variants']}"
+    return f"{row['shows']}{figures}{variants}"

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from thalweg._errors import InputError
 from thalweg.cli.base import (
     AsJson,
     Changes,
@@ -55,7 +56,7 @@ def certify(
     if as_json:
         print(found.to_json())
     else:
-        out.print(terminal.guarantees(found))
+        out.print(terminal.guarantees(found.overview()))
     if found.violated:
         err.print(f"violated: {', '.join(each.reference for each in found.violated)}")
         raise typer.Exit(1)
@@ -63,34 +64,49 @@ def certify(
 
 @app.command(name="theorems")
 def list_theorems(
+    statement: Annotated[
+        str | None,
+        typer.Argument(
+            help="One statement in full, by its id, e.g. elkabetz2021:thm3; without one, the list.",
+            metavar="STATEMENT",
+        ),
+    ] = None,
     paper: Annotated[
         str | None, typer.Option(help="Only the statements of this paper, by its key.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every statement that the package knows: what it says, where it is, how loose it was."""
+    """List every statement that the package knows, a line each, or show one in full."""
     from thalweg.cli import terminal
     from thalweg.theorems import catalogue
 
+    if statement is not None:
+        if paper is not None:
+            raise InputError("Either STATEMENT or `--paper` can be given, not both.")
+        row = catalogue.row(statement)
+        if as_json:
+            print(json.dumps(row, indent=1))
+        else:
+            out.print(terminal.statement(row, _documentation(statement)))
+        return
     rows = catalogue.rows(paper)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    shown = [
-        {
-            "statement": row["statement"] + (" (ours)" if row["ours"] else ""),
-            "meaning": row["meaning"],
-            "code": row["code"],
-            "tests": ", ".join(f"{kind} {len(tests)}" for kind, tests in row["tests"].items()),
-            "looseness": row["looseness"],
-        }
-        for row in rows
-    ]
-    out.print(terminal.table(shown))
+    terminal.one_line_each(out, [(row["statement"], row["meaning"]) for row in rows])
+    ours = sum(row["ours"] for row in rows)
     out.print(
-        f"{len(rows)} statements; (ours) stands in no paper; --json names the tests.",
+        f"{len(rows)} statements, {ours} of them ours; `thalweg theorems STATEMENT` shows one in "
+        "full, its formulas and its tests.",
         highlight=False,
     )
+
+
+def _documentation(statement: str) -> str | None:
+    """The docstring of what a statement became, which has its formulas."""
+    from thalweg.theorems import registry
+
+    return registry[statement].__doc__
 
 
 @app.command()

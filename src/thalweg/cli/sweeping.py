@@ -25,7 +25,7 @@ _DEFAULT_FOLDER = "thalweg-sweep"
 @app.command()
 def sweep(
     file: Annotated[
-        Path, typer.Argument(help="An experiment in TOML with a table [[sweep]].", metavar="FILE")
+        Path, typer.Argument(help="An experiment in TOML with a table [\\[sweep]].", metavar="FILE")
     ],
     folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The folder of the results.")

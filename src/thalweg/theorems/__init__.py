@@ -16,10 +16,9 @@ Theorems go by subject, because they outlive their papers; `papers` lists them b
 `thalweg.certificates`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from thalweg.theorems.certifying import certify, certify_case
-from thalweg.theorems.papers import STATEMENTS
+from thalweg._later import later
 
 __all__ = [
     "STATEMENTS",
@@ -33,5 +32,16 @@ def __dir__() -> list[str]:
     return __all__
 
 
-registry: dict[str, Any] = {statement.id: statement.code for statement in STATEMENTS}
-"""What each statement became: a theorem class, a function, or an initialisation."""
+if TYPE_CHECKING:
+    from thalweg.theorems.certifying import certify, certify_case
+    from thalweg.theorems.papers import STATEMENTS, registry
+else:  # so that the list of statements is there without what they are about
+    __getattr__ = later(
+        __name__,
+        {
+            "STATEMENTS": "papers",
+            "certify": "certifying",
+            "certify_case": "certifying",
+            "registry": "papers",
+        },
+    )
