@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run setup test lint bench docs format clean
+.PHONY: run setup test lint bench docs site format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -42,9 +42,15 @@ docs: $(READY)
 	$(BIN)/python docs/write_studies.py
 	$(BIN)/python docs/write_extending.py
 
+# The pages of docs/ and all that is generated, into build/site/html; without a network once the extra is installed.
+site: $(READY)
+	$(BIN)/python -c 'import furo, myst_parser, quickjs, sphinx_copybutton, sphinx_design' 2> /dev/null || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[site]"
+	$(BIN)/python docs/site/build.py
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) thalweg-run* thalweg-sweep* thalweg-studies
+	rm -rf $(VENV) build thalweg-run* thalweg-sweep* thalweg-studies

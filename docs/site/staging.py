@@ -1,0 +1,66 @@
+"""Gather the site's pages in one folder: those of docs/ as they are, and all that are generated.
+
+Pages keep their places, so that links among them work as they do in the repository. A link that
+leaves docs/ is turned to the page that shows the same on the site.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path, PurePosixPath
+
+import examples_page
+
+ROOT = Path(__file__).parents[2]
+DOCS, PAGES = ROOT / "docs", Path(__file__).parent / "pages"
+
+_LINK = re.compile(r"(\]\()((?!https?:|#|mailto:)[^)\s#]+)")
+_COPIED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_SKIPPED = {"site", "statements", "tutorials", "reference"}
+"""Folders of docs/ whose files are made into pages by a module of their own."""
+
+
+def gather(source: Path, *, quick: bool) -> None:
+    """Write everything that Sphinx reads into the folder `source`."""
+    for path in sorted(DOCS.rglob("*")):
+        inside = path.relative_to(DOCS)
+        if path.is_file() and inside.parts[0] not in _SKIPPED and path.suffix != ".py":
+            copy(path, source / inside)
+    for path in sorted(PAGES.rglob("*")):
+        if path.is_file():
+            copy(path, source / path.relative_to(PAGES))
+    for name, staged in _COPIED.items():
+        copy(ROOT / name, source / staged)
+    examples_page.write(source)
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy a file, and turn the links of a page that leave docs/."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix != ".md" or PAGES in path.parents:
+        shutil.copyfile(path, target)
+        return
+    here = PurePosixPath(path.relative_to(ROOT).as_posix())
+    staged = PurePosixPath(_COPIED.get(str(here), str(here).removeprefix("docs/")))
+    text = _LINK.sub(
+        lambda match: match[1] + _turned(match[2], here, staged), path.read_text("utf-8")
+    )
+    target.write_text(text, "utf-8")
+
+
+def _turned(link: str, here: PurePosixPath, staged: PurePosixPath) -> str:
+    """The link to a file of the repository, from the page where it is staged."""
+    place = PurePosixPath(os.path.normpath(here.parent / link))
+    if place.is_relative_to("docs"):
+        target = place.relative_to("docs")
+    elif place.is_relative_to("examples"):
+        target = PurePosixPath("examples.md")
+    elif place.is_relative_to("src/thalweg"):
+        target = PurePosixPath("reference/index.md")
+    elif str(place) in _COPIED:
+        target = PurePosixPath(_COPIED[str(place)])
+    elif str(place) == "README.md":
+        target = PurePosixPath("index.md")
+    else:
+        raise ValueError(f"{here} links to {link}, which has no page on the site.")
+    return os.path.relpath(target, staged.parent or ".")
