@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run setup test lint bench docs site format clean
+.PHONY: run setup test lint bench docs site release format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -47,6 +47,10 @@ site: $(READY)
 	$(BIN)/python -c 'import furo, myst_parser, quickjs, sphinx_copybutton, sphinx_design' 2> /dev/null || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[site]"
 	$(BIN)/python docs/site/build.py
+
+# Builds wheel and source archive, looks into them, and tries the wheel in an empty environment.
+release: $(READY)
+	$(BIN)/python tools/check_release.py
 
 format: $(READY)
 	$(BIN)/ruff format .

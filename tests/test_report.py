@@ -283,7 +283,7 @@ def test_nothing_that_is_told_can_be_markup(results):
             row |= {name: [bad] if name == "statements" else bad for name in row}
     said = {"title": bad, "experiment": bad, "machine": bad}
     hostile = results.assign_attrs({**said, "certificates": json.dumps(certificates)})
-    text = reports.page(hostile, {"loss": b"png"})
+    text = reports.page(hostile, dict.fromkeys(("overview", "loss", "alignment"), b"png"))
     assert "<script" not in text
     assert "<b>" not in text
     assert text.count("&lt;script&gt;") > 10
@@ -293,13 +293,15 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
     text = (written / "report.html").read_text("utf-8")
     for name in PICTURES:
         assert (written / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert text.count("data:image/png;base64,") == len(PICTURES) - 1
+    # The overview shows loss, sharpness and distance, which are not shown again.
+    assert text.count("data:image/png;base64,") == len(PICTURES) - 3
     # A file of its own: nothing is fetched, and nothing tells where it was made.
     assert not re.search(r'(src|href)="(?!data:)', text)
     assert "<h1>Three &lt;runs&gt;</h1>" in text
     assert not re.search(r"/(tmp|home|root|work)/", re.sub(r"base64,[^\"]*", "", text))
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
-    assert len(captions) == 6
+    below = re.findall(r"<figcaption>(.*?)</figcaption>", text, re.DOTALL)
+    captions = [each for every in below for each in re.findall("<p>(.*?)</p>", every) or [every]]
+    assert len(captions) == 1 + 6  # how to read the overview, and one for each panel and picture
     assert all(len(each) > 60 and each.endswith(".") and "nan" not in each for each in captions)
     assert "What does not apply, and why" in text
     assert experiment.read(written / "experiment.toml") == settings

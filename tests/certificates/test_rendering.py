@@ -10,7 +10,8 @@ from rich.console import Console
 
 import thalweg as tw
 from thalweg.certificates import Case, Certificate, Claim, Question, requirement
-from thalweg.certificates.overview import titled_tables
+from thalweg.certificates.magnitude import Magnitude
+from thalweg.certificates.overview import margin_share, titled_tables
 from thalweg.certificates.text import columns, table
 from thalweg.cli import terminal
 
@@ -97,3 +98,41 @@ def test_a_certificate_prints_its_claims_with_their_margins():
     assert text.splitlines()[0] == "paper:thm  A title: violated"
     assert "assumption  |w| <= 1           0.25 <= 1  +0.75" in text
     assert "conclusion  |w| <= 2           3 <= 2     -1" in text
+
+
+@pytest.mark.parametrize(
+    ("lesser", "greater", "share"),
+    [
+        (0.25, 1.0, 0.75),
+        (1.0, 1.0, 0.0),
+        (1.0, 0.25, -0.75),
+        (-3.0, 1.0, 1.0),
+        (1e-300, 1e300, 1.0),
+        (Magnitude(-1000.0), Magnitude(1000.0), 1.0),
+        (Magnitude(2.0), Magnitude(2.0), 0.0),
+        (Magnitude(np.log(4.0)), 1.0, -0.75),
+        (Magnitude(1000.0), Magnitude(-1000.0), -1.0),
+    ],
+)
+def test_the_share_of_a_margin_is_that_of_the_larger_side(lesser, greater, share):
+    assert margin_share(Claim("a <= b", lesser, greater)) == pytest.approx(share, abs=1e-15)
+
+
+def test_a_margin_that_is_no_number_has_no_share():
+    assert np.isnan(margin_share(Claim("a <= b", np.nan, 1.0)))
+
+
+def test_the_assumption_that_decides_is_the_narrowest(found):
+    for question in Question:
+        for _, owner in found.answers(question):
+            rows = next(
+                each["rows"]
+                for each in found.overview()["answers"]
+                if each["question"] == question.phrase
+            )
+            told = next(row for row in rows if row["source"] == owner.reference)
+            claims = [one for one in owner.assumptions if not one.whether and one.margin != 0]
+            assert bool(told["share"]) == bool(claims)
+            if claims:
+                least = min(margin_share(one) for one in claims)
+                assert float(told["share"]) == pytest.approx(least, rel=5e-3)

@@ -1,11 +1,13 @@
 """What is guaranteed, as plain rows: every rendering shows these, and JSON keeps them.
 
 A row is a text for each column, under the column's name, because some numbers are beyond floating
-point. Answers are in `answers`, one list of rows for each question; what does not apply, by the
-assumption that fails, in `refused`; conclusions next to what was measured in `compared`.
+point; `share` is for bars (see `margin_share`). Answers are in `answers`, one list of rows for each
+question; what does not apply, by the assumption that fails, in `refused`; conclusions next to what
+was measured in `compared`.
 """
 
 from collections.abc import Iterator, Sequence
+from math import copysign, expm1, isnan
 from typing import Any
 
 from thalweg.certificates.answers import Answer
@@ -20,14 +22,13 @@ Row = dict[str, str]
 def titled_tables(overview: dict[str, Any]) -> Iterator[tuple[str, list[Row]]]:
     """The tables in the order of reading, each under its title, for pages that are not wide.
 
-    What an answer's own assumptions leave as a margin is left out.
+    What an answer's own assumptions leave as a margin is left out, and so is what is for bars.
     """
     for each in overview["answers"]:
-        kept = [{name: row[name] for name in row if name != "margin"} for row in each["rows"]]
-        yield each["question"], kept
+        yield each["question"], _without(each["rows"], "assumption", "margin", "share")
     refused, checked = overview["checked"] - overview["applying"], overview["checked"]
     title = f"What does not apply, and why ({refused} of {checked} statements about training)"
-    yield title, overview["refused"]
+    yield title, _without(overview["refused"], "share")
     if overview["compared"]:
         yield "Conclusions against measurements", overview["compared"]
 
@@ -37,6 +38,7 @@ def answer_rows(answers: Sequence[tuple[Answer, Certificate]], measured: Measure
     rows, last = [], None
     for answer, owner in answers:
         value = measured.beside(answer)
+        decisive = None if owner is last else narrowest(owner)
         rows.append(
             {
                 "bound": readable(answer.value),
@@ -44,7 +46,9 @@ def answer_rows(answers: Sequence[tuple[Answer, Certificate]], measured: Measure
                 "source": owner.reference,
                 "statement": "" if owner is last else owner.title,
                 "condition": answer.condition,
-                "margin": "" if owner is last else narrowest_margin(owner),
+                "assumption": decisive.statement if decisive else "",
+                "margin": decisive.describe_margin() if decisive else "",
+                "share": f"{margin_share(decisive):.3g}" if decisive else "",
             }
         )
         last = owner
@@ -53,16 +57,18 @@ def answer_rows(answers: Sequence[tuple[Answer, Certificate]], measured: Measure
 
 def refused_rows(certificates: Sequence[Certificate]) -> list[Row]:
     """One row for each reason, with all statements that fail for it."""
-    reasons: dict[tuple[str, str, str], list[str]] = {}
+    reasons: dict[tuple[str, str, str, str], list[str]] = {}
     for each in certificates:
         broken = each.first_failure
         if broken is not None:
             sides = broken.describe_sides(clearly=broken in each.assumptions)
-            reason = broken.statement, sides, broken.describe_margin()
+            share = "" if broken.whether else f"{margin_share(broken):.3g}"
+            reason = broken.statement, sides, broken.describe_margin(), share
             reasons.setdefault(reason, []).append(each.reference)
+    names = ("assumption", "values", "margin", "share")
     return [
-        {"assumption": needed, "values": sides, "margin": margin, "source": _by_paper(references)}
-        for (needed, sides, margin), references in reasons.items()
+        dict(zip(names, reason, strict=True), source=_by_paper(references))
+        for reason, references in reasons.items()
     ]
 
 
@@ -77,21 +83,24 @@ def compared_rows(certificates: Sequence[Certificate]) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def narrowest_margin(certificate: Certificate) -> str:
-    """The assumption with the least margin, as a share of its larger side; that in words."""
+def narrowest(certificate: Certificate) -> Claim | None:
+    """The assumption that holds with the least margin, as a share of its larger side."""
     # A margin of zero is that of an equation, such as a width that must be one.
     claims = [each for each in certificate.assumptions if not each.whether and each.margin != 0]
-    if not claims:
-        return ""
-    claim = min(claims, key=_relative_margin)
-    return f"{claim.describe_margin()} ({claim.statement})"
+    return min(claims, key=margin_share, default=None)
 
 
-def _relative_margin(claim: Claim) -> Any:
+def margin_share(claim: Claim) -> float:
+    """The margin as a share of the larger side: 1 is far inside, 0 at the limit, -1 far outside."""
     if claim.logarithmic:
-        return claim.margin
+        return copysign(-expm1(-abs(float(claim.margin))), float(claim.margin))
     lesser, greater = (abs(float(side)) for side in claim.worst())
-    return claim.margin / max(lesser, greater, 1e-300)
+    share = float(claim.margin) / max(lesser, greater, 1e-300)
+    return share if isnan(share) else min(1.0, max(-1.0, share))
+
+
+def _without(rows: list[Row], *names: str) -> list[Row]:
+    return [{name: row[name] for name in row if name not in names} for row in rows]
 
 
 def _by_paper(references: list[str]) -> str:

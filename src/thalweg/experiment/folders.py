@@ -39,6 +39,10 @@ FORMS = ("png", "pdf", "svg")
 """The forms that pictures may have; a run draws the first, `thalweg show --form` the others."""
 
 
+IN_OVERVIEW = ("loss", "sharpness", "distance")
+"""What the one picture that says most shows, below each other."""
+
+
 def pictures() -> tuple[str, ...]:
     """The names of all pictures that a report may have."""
     measured = (name for name, each in QUANTITIES.items() if each.measure is not None)

@@ -6,6 +6,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from thalweg.experiment.folders import IN_OVERVIEW
 from thalweg.figures.curves import Draw, handles_by_label, is_shared, picture, time_axis
 from thalweg.figures.distance import draw_distance
 from thalweg.figures.kinks import draw_crossings, draw_ridge_distance, draw_sliding
@@ -24,7 +25,7 @@ def pictures(results: xr.Dataset) -> dict[str, Figure]:
 def overview(results: xr.Dataset) -> Figure:
     """Loss, sharpness and distance below each other, on one axis of time."""
     drawn = _drawn(results)
-    chosen = [drawn[name] for name in ("loss", "sharpness", "distance") if name in drawn]
+    chosen = [drawn[name] for name in IN_OVERVIEW if name in drawn]
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(
             len(chosen), 1, figsize=(7.2, 0.8 + 2.6 * len(chosen)), sharex=True,

@@ -14,9 +14,11 @@ import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from thalweg.experiment.folders import IN_OVERVIEW
 from thalweg.reports.captions import captions
+from thalweg.reports.formulas import formula
 from thalweg.reports.sentences import findings, setting
-from thalweg.reports.summary import table
+from thalweg.reports.summary import OSCILLATING, summary, table
 
 _HIDDEN = ("kind", "format", "title", "digest", "experiment", "certificates")
 """Attributes that are on the page elsewhere."""
@@ -32,9 +34,13 @@ def page(results: xr.Dataset, drawn: Mapping[str, bytes]) -> str:
         setting=setting(results),
         findings=findings(results),
         rows=table(results),
+        oscillating=any(row["phase"] in OSCILLATING for row in summary(results)),
+        overview=_inside(drawn["overview"]),
+        panels=[told[name] for name in IN_OVERVIEW if name in drawn],
         pictures=[
-            {"name": name, "caption": told[name], "png": base64.b64encode(png).decode()}
+            {"name": name, "caption": told[name], "png": _inside(png)}
             for name, png in drawn.items()
+            if name not in ("overview", *IN_OVERVIEW)
         ],
         certificates=_certificates(results.attrs["certificates"]),
         origin=_origin(results),
@@ -51,7 +57,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    found.filters |= {"with_code": _with_code, "columns": _columns}
+    found.filters |= {"with_code": _with_code, "columns": _columns, "formula": formula}
     return found
 
 
@@ -63,11 +69,29 @@ def _certificates(text: str) -> dict[str, Any] | None:
     return {
         "learning_rate": found["learning_rate"],
         "target_loss": found["target_loss"],
-        "answers": found["answers"],
+        "answers": [
+            {"question": each["question"], "theorems": _by_theorem(each["rows"])}
+            for each in found["answers"]
+        ],
         "compared": found["compared"],
         "refused": found["refused"],
         "refused_count": found["checked"] - found["applying"],
     }
+
+
+def _by_theorem(rows: Rows) -> list[dict[str, Any]]:
+    """Rows of one theorem that follow each other as one entry, with all bounds that it gives."""
+    entries: list[dict[str, Any]] = []
+    for row in rows:
+        if row["statement"] or not entries:  # told once, before the others of that theorem
+            entries.append({**row, "share": row.get("share", ""), "bounds": []})
+        told = {name: row[name] for name in ("bound", "measured", "condition")}
+        entries[-1]["bounds"].append(told)
+    return entries
+
+
+def _inside(png: bytes) -> str:
+    return base64.b64encode(png).decode()
 
 
 def _origin(results: xr.Dataset) -> str:

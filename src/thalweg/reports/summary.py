@@ -26,6 +26,7 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
                 "excess": _last(run, "excess"),
                 "accuracy": _last(run, "accuracy"),
                 "sharpness": _last(run, "sharpness"),
+                "sharpness_range": _last_range(run, "sharpness"),
                 "smallest_eigenvalue": _last(run, "smallest_eigenvalue"),
                 "distance": _last(run, "distance"),
                 "farthest": _most(run, "distance"),
@@ -53,8 +54,8 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
             "excess loss" if known else "loss": _short(row["excess"], ".2e"),
             "accuracy": _short(row["accuracy"], ".1%"),
             "2 / rate": f"{row['edge']:.4g}",
-            "sharpness": _short(row["sharpness"], ".4g"),
-            "distance": _short(row["distance"], ".3g"),
+            "sharpness": _sharpness(row),
+            "distance": _short(row["farthest"], ".3g"),
             "proven to": f"{row['proven_until']:.3g}",
         }
         if row["diverged_at"] is not None:
@@ -66,11 +67,32 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
     return [{name: row[name] for name in row if name not in empty} for row in rows]
 
 
+OSCILLATING = (Phase.EDGE, Phase.OSCILLATING)
+"""Phases in which the last record is one of many, and no end."""
+
+
+def _sharpness(row: dict[str, Any]) -> str:
+    if row["phase"] in OSCILLATING and row["sharpness_range"]:
+        least, most = row["sharpness_range"]
+        return f"{least:.3g}\N{EN DASH}{most:.3g}"
+    return _short(row["sharpness"], ".4g")
+
+
 def _last(run: xr.Dataset, name: str) -> float | None:
     if name not in run:
         return None
     values = run[name].values[np.isfinite(run[name].values)]
     return float(values[-1]) if values.size else None
+
+
+def _last_range(run: xr.Dataset, name: str) -> tuple[float, float] | None:
+    """Least and largest value over the last quarter of the records."""
+    if name not in run:
+        return None
+    values = run[name].values
+    values = values[-max(1, len(values) // 4) :]
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if values.size else None
 
 
 def _most(run: xr.Dataset, name: str) -> float | None:

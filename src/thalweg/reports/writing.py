@@ -42,11 +42,11 @@ def draw(results: xr.Dataset, folder: Path, also: Collection[str] = ()) -> Path:
                 figure.savefig(picture, format=form, dpi=220)
                 figure.set_layout_engine("none")  # it stays as it was laid out for the first form
                 write_bytes(folder / f"{name}.{form}", picture.getvalue())
-                if form == "png" and name != "overview":
+                if form == "png":
                     shown[name] = picture.getvalue()
             plt.close(figure)
         write_text(folder / PAGE, _sealed(page(results, shown)))
-        written = {(name, form) for name in (*shown, "overview") for form in forms}
+        written = {(name, form) for name in shown for form in forms}
         for name, form in {*product(all_pictures(), FORMS)} - written:  # of what this one replaces
             remove(folder / f"{name}.{form}")
     return folder / PAGE

@@ -135,7 +135,13 @@ def _named_losses(address: str) -> Iterator[None]:
 
 @contextmanager
 def _client(address: str) -> Iterator[Any]:
-    from distributed import Client
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            "Sweeps on a cluster need Dask's `distributed`, which is not installed; install it "
+            'with "pip install thalweg[dask]", or leave out the scheduler.'
+        ) from error
 
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
