@@ -89,7 +89,12 @@ def starts(draw, linear, readout):
         parts.AlignedStart, kind=st.just("aligned"), norm=positive, cosine=st.floats(-1, 1)
     )
     identity = st.just(parts.IdentityStart(kind="identity"))
-    return draw(st.one_of(drawn, common, identity, *([aligned] if linear else [])))
+    unbalanced = st.builds(
+        parts.UnbalancedStart, kind=st.just("unbalanced"), product=positive,
+        factor=st.floats(1, 1e6),
+    )  # fmt: skip
+    own = [aligned, unbalanced] if linear else []
+    return draw(st.one_of(drawn, common, identity, *own))
 
 
 @st.composite

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg import HomogeneousNetwork, InputError, LinearNetwork, Model, initialisation
+from thalweg import (
+    HomogeneousNetwork,
+    InputError,
+    LinearNetwork,
+    Model,
+    adversarial,
+    initialisation,
+)
 from thalweg.initialisation import _balanced_by_polar, _balanced_by_vectors
 from thalweg.network import Dense, SharedNetwork, Tied
 
@@ -135,6 +142,23 @@ def test_identity_may_be_rectangular():
     weights = initialisation.identity(LinearNetwork([2, 3, 1]))
     np.testing.assert_array_equal(weights[0], [[1, 0], [0, 1], [0, 0]])
     np.testing.assert_array_equal(weights[1], [[1, 0, 0]])
+
+
+@pytest.mark.parametrize("depth", [2, 4])
+def test_unbalanced_is_the_start_that_diverges(depth):
+    """Oracle: the construction of claim 4 in `adversarial`, and by hand with factor one."""
+    network, factor = LinearNetwork([3] * (depth + 1)), 50.0
+    trap = adversarial.diverging(depth, 3, 0.1, 0.8, factor=factor)
+    weights = initialisation.unbalanced(network, 0.8, factor)
+    for layer, expected in zip(weights, trap.weights, strict=True):
+        np.testing.assert_allclose(layer, expected, rtol=1e-14)
+    for layer in initialisation.unbalanced(network, 0.8, 1.0):
+        np.testing.assert_allclose(layer, np.diag([0.8 ** (1 / depth), 1, 1]), rtol=1e-14)
+
+
+def test_unbalanced_needs_two_halves():
+    with pytest.raises(InputError, match="even number of layers"):
+        initialisation.unbalanced(LinearNetwork([2, 2, 2, 2]), 0.75, 2.0)
 
 
 SHAPES = ((6, 1, 5, 5), (6,), (30, 40), (30,))

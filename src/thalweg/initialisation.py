@@ -50,6 +50,7 @@ __all__ = [
     "register",
     "registered",
     "residual",
+    "unbalanced",
     "xavier_uniform",
 ]
 
@@ -181,6 +182,27 @@ def identity(network: AbstractNetwork) -> Weights:
     if any(len(shape) != 2 for shape in network.shapes):
         raise InputError(f"`identity` needs layers that are matrices, got shapes {network.shapes}.")
     return tuple(jnp.eye(shape[0], shape[1]) for shape in network.shapes)
+
+
+@checked
+def unbalanced(network: AbstractNetwork, product: ScalarLike, factor: ScalarLike) -> Weights:
+    """Identity layers but for their first entries, whose product is given and out of balance.
+
+    With N layers, N even, these are factor * product^(1/N) in the first half of the layers and
+    product^(1/N) / factor in the second. `factor` 1 is balanced; a large one is the start of
+    arora2019's claim 4.
+    """
+    _require_room(network)
+    if len(network.shapes) % 2 or any(len(shape) != 2 for shape in network.shapes):
+        raise InputError(
+            "`unbalanced` needs an even number of layers, all matrices, got shapes "
+            f"{network.shapes}; take one layer more."
+        )
+    base = jnp.asarray(product, float) ** (1 / len(network.shapes))
+    half = len(network.shapes) // 2
+    entries = [base * factor] * half + [base / factor] * half
+    layers = zip(identity(network), entries, strict=True)
+    return tuple(layer.at[0, 0].set(entry) for layer, entry in layers)
 
 
 @checked

@@ -109,6 +109,17 @@ class RegisteredStart(Settings):
     """random seed of the weights"""
 
 
+class UnbalancedStart(Settings):
+    """The first entry of each layer carries a product of its own, out of balance; all else is I."""
+
+    kind: Literal["unbalanced"]
+    """which kind of start this is: that of arora2019:claim4, from which descent can diverge"""
+    product: Positive = 0.75
+    """the first entry c of the product; with N layers those of the layers are around c^(1/N)"""
+    factor: Annotated[float, Field(ge=1)] = 1.0
+    """first half of the layers times this, second half divided by it; 1 is balanced"""
+
+
 class IdentityStart(Settings):
     """Every layer is the identity."""
 
@@ -117,7 +128,7 @@ class IdentityStart(Settings):
 
 
 Start = Annotated[
-    DrawnStart | CommonStart | AlignedStart | IdentityStart | RegisteredStart,
+    DrawnStart | CommonStart | AlignedStart | UnbalancedStart | IdentityStart | RegisteredStart,
     Field(discriminator="kind"),
     gaussian_by_default("kind"),
 ]
@@ -269,7 +280,7 @@ class Experiment(Settings):
             raise ValueError(
                 "a residual `start` needs a linear network with `network.readout = true`"
             )
-        if kind in ("balanced", "aligned") and network.kind != "linear":
+        if kind in ("balanced", "aligned", "unbalanced") and network.kind != "linear":
             raise ValueError(
                 f'the {kind} `start` needs a linear network; set network.kind = "linear"'
             )

@@ -22,6 +22,7 @@ from thalweg.experiment.settings import (
     Experiment,
     IdentityStart,
     RegisteredStart,
+    UnbalancedStart,
 )
 from thalweg.objective import Objective
 from thalweg.objective.points import value_at
@@ -78,6 +79,8 @@ def _one(settings: Any, objective: Objective) -> Weights:
         case AlignedStart():
             solution = _solution(objective.problem)
             return initialisation.aligned(network, settings.norm, settings.cosine, solution)
+        case UnbalancedStart():
+            return initialisation.unbalanced(network, settings.product, settings.factor)
         case IdentityStart():
             return initialisation.identity(network)
         case RegisteredStart():
