@@ -202,7 +202,7 @@ def unbalanced(network: AbstractNetwork, product: ScalarLike, factor: ScalarLike
     half = len(network.shapes) // 2
     entries = [base * factor] * half + [base / factor] * half
     layers = zip(identity(network), entries, strict=True)
-    return tuple(layer.at[0, 0].set(entry) for layer, entry in layers)
+    return tuple(jnp.asarray(layer).at[0, 0].set(entry) for layer, entry in layers)
 
 
 @checked
