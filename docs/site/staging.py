@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 import examples_page
+import statements_pages
 
 ROOT = Path(__file__).parents[2]
 DOCS, PAGES = ROOT / "docs", Path(__file__).parent / "pages"
@@ -32,6 +33,7 @@ def gather(source: Path, *, quick: bool) -> None:
     for name, staged in _COPIED.items():
         copy(ROOT / name, source / staged)
     examples_page.write(source)
+    statements_pages.write(source)
 
 
 def copy(path: Path, target: Path) -> None:
