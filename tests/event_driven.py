@@ -182,7 +182,7 @@ class Pooled(Network):
         return hidden, slopes, here, slope
 
     def through(self, layer, matrix, first, here, slope, size):
-        """The slopes of what a layer puts out, of which those below are known."""
+        """The slopes of a layer's output, of which those below are known."""
         pattern, channel = self.patterns[layer], self.channels[layer]
         found = np.zeros((len(here), pattern.shape[0], size))
         if slope is not None:

@@ -553,9 +553,9 @@ def test_a_background_that_crosses_zero_together():
 def test_biased_networks_refuse_what_makes_no_sense():
     with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must be a power of two, or a pair"):
         BiasedNetwork(LAYERS["pooled"], pooling=(3,))
-    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must divide what layer 1 puts out"):
+    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must divide the output of layer 1"):
         BiasedNetwork(LAYERS["pooled"], pooling=(2,))
     with pytest.raises(tw.InputError, match="`pooling` must have fewer entries than there are"):
         BiasedNetwork(LAYERS["pooled"], pooling=(1, 1))
-    with pytest.raises(tw.InputError, match="pooled, puts out 4 numbers, but layer 2"):
+    with pytest.raises(tw.InputError, match="pooled, has output dimension 4, but layer 2"):
         BiasedNetwork(LAYERS["one"], pooling=[(1, 2)])

@@ -319,8 +319,9 @@ def test_a_model_has_shapes_of_positive_widths():
 def test_layers_that_do_not_chain():
     first = Convolution(1, 6, kernel=5, image=28, stride=2, padding=2)
     match = (
-        r"layer 1 \(Convolution, 1 x 28 x 28 to 6 x 14 x 14\) puts out 1176 numbers, but layer 2 "
-        r"\(Dense, 400 to 120\) takes 400; a convolution's `image` is what the layer below puts out"
+        r"layer 1 \(Convolution, 1 x 28 x 28 to 6 x 14 x 14\) has output dimension 1176, but "
+        r"layer 2 \(Dense, 400 to 120\) has input dimension 400; a convolution's `image` is the "
+        r"output of the layer below"
     )
     with pytest.raises(tw.InputError, match=match):
         SharedNetwork([first, Dense(400, 120)])

@@ -248,13 +248,13 @@ def objective():
 
 def test_features_must_fit():
     problem = tw.TargetMatrix(np.ones((1, 3)))
-    with pytest.raises(tw.InputError, match="it takes 2 features, the problem has 3"):
+    with pytest.raises(tw.InputError, match="the network takes 2 features, the problem has 3"):
         tw.Objective(tw.HomogeneousNetwork([2, 1]), problem)
 
 
 def test_outputs_must_fit():
     problem = tw.TargetMatrix(np.ones((1, 3)))
-    with pytest.raises(tw.InputError, match="it has 2 outputs, the problem 1"):
+    with pytest.raises(tw.InputError, match="the network has 2 outputs, the problem 1"):
         tw.Objective(tw.LinearNetwork([3, 2]), problem)
 
 
@@ -262,7 +262,7 @@ def test_outputs_of_a_model_must_fit_when_it_runs():
     """One column against two targets would otherwise be broadcast without a word."""
     model = tw.Model(lambda weights, x: x @ weights[0].T, [(1, 3)])
     objective = tw.Objective(model, tw.TargetMatrix(np.ones((2, 3))))
-    with pytest.raises(tw.InputError, match=r"one row of 2 numbers per sample, got shape \(3, 1\)"):
+    with pytest.raises(tw.InputError, match=r"one row of 2 outputs per sample, got shape \(3, 1\)"):
         objective((jnp.ones((1, 3)),))
 
 

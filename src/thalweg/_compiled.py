@@ -116,7 +116,7 @@ def _processor() -> str:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is there, or can be made, and nobody else can write to it."""
+    """Whether it is there, or can be made, and no other user can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()

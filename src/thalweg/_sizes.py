@@ -19,7 +19,7 @@ LONG = 600.0
 """Seconds above which an estimate is worth a word before the work begins."""
 
 LONGEST = 30 * 86400.0
-"""Seconds above which nobody waits: what is estimated to take longer is refused."""
+"""The longest wait in seconds: what is estimated to take longer is refused."""
 
 NUMBER = 8
 """Bytes of a number."""

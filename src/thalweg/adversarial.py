@@ -204,7 +204,7 @@ def rescaled_saddle(
     if not is_traced(agreement) and agreement == 0:
         raise InputError(
             "`weights` must move the loss at zero output, but its gradient there is orthogonal to "
-            "what the network puts out; are a layer, the inputs or the targets zero?"
+            "the outputs of the network; are a layer, the inputs or the targets zero?"
         )
     flipped = (*arrays[:-1], -jnp.sign(agreement) * arrays[-1])
     first, second, third, *rest = flipped

@@ -1,7 +1,7 @@
-"""What became of a run: one of seven phases, decided by its recorded loss and sharpness.
+"""The outcome of a run: one of seven phases, decided by its recorded loss and sharpness.
 
 Let e be the loss above the minimum, as a share of the *reference*: the start's own excess, or a
-number that is given, such as the excess of a network that puts out zero. The running minimum is the
+number that is given, such as the excess of a network with output zero. The running minimum is the
 least e so far, and S the sharpness, where it was measured. A run has *settled* if e <= SETTLED in
 the last tenth of its records, and e *rose* if it got RISE times as large as its running minimum
 while it was above SETTLED. The first line that is true decides:
@@ -78,7 +78,7 @@ TOO_FEW_RECORDS = -1
 
 
 class Phase(IntEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     MONOTONE = 0
     CATAPULT = 1
@@ -106,7 +106,7 @@ _MEANINGS = {
 
 PHASE = Quantity(
     "phase",
-    "what became of the run",
+    "outcome of the run",
     missing=NO_RUN,
     dtype="int8",
     flags={NO_RUN: "no run", TOO_FEW_RECORDS: "too few records"}
@@ -221,8 +221,8 @@ def _least(minimum: Float[np.ndarray, "runs 1"], loss: _Runs) -> Float[np.ndarra
     unknown = np.isnan(minimum)
     if np.any(unknown & (loss < 0)):
         raise InputError(
-            "`minimum` must be given where the loss goes below zero: without it nobody can tell "
-            f"whether a loss of {np.min(loss[unknown[:, 0]]):.3g} is the least."
+            "`minimum` must be given where the loss goes below zero: without it there is no "
+            f"telling whether a loss of {np.min(loss[unknown[:, 0]]):.3g} is the least."
         )
     return np.where(unknown, 0.0, minimum)
 

@@ -87,7 +87,7 @@ def say_if_long(seconds: float) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say that something is being done of which nobody knows the share."""
+    """Say that something is being done whose share done is unknown."""
     if err.is_terminal:
         with err.status(f"{what} ..."):
             yield
@@ -101,7 +101,7 @@ def working(what: str) -> Iterator[None]:
 def progress_bars(*stages: str) -> Iterator[Any]:
     """One bar per stage, with an estimate; gives a function of a stage and the share done.
 
-    Where nobody looks at a terminal these are lines, now and then.
+    Without a terminal these are lines, now and then.
     """
     if not err.is_terminal:
         with plain_lines(say) as tell:

@@ -1,4 +1,4 @@
-"""Commands for proofs: make one of some runs, and check one that somebody made."""
+"""Commands for proofs: make one of some runs, and check one that others made."""
 
 import json
 from dataclasses import asdict

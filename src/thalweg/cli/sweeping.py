@@ -63,7 +63,7 @@ def sweep(
 
 
 def _free(plan: Any, base: Path) -> Path:
-    """The folder of this name, or with the least number behind it, that is in nobody's use."""
+    """The folder of this name, or with the least number behind it, that is not in use."""
     from thalweg import sweeps
     from thalweg.storage.files import numbered
 
@@ -106,9 +106,7 @@ def tell_sweep(found: Any, place: Path, drawn: tuple[str, ...] | None, as_json: 
         return
     sizes = " x ".join(f"{length} {name}" for name, length in summary["grid"].items())
     rows = [
-        {"what became of them": name, "runs": str(count)}
-        for name, count in summary["phases"].items()
-        if count
+        {"outcome": name, "runs": str(count)} for name, count in summary["phases"].items() if count
     ]
     if rows:
         print_rows(found.attrs.get("title") or "sweep", rows)

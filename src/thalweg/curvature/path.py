@@ -142,7 +142,7 @@ class SpectrumObserver(eqx.Module):
             steps, ends = carry
             norm = jnp.maximum(jnp.abs(ends.smallest), jnp.abs(ends.largest))
             worst = jnp.maximum(ends.smallest_error, ends.largest_error)
-            # Comparisons with NaN are false: a run that diverged keeps nobody waiting.
+            # Comparisons with NaN are false: a run that diverged holds up no other.
             return jnp.any(worst > self.tolerance * norm) & (steps < _MOST_OBSERVED)
 
         def again(carry: tuple[Array, Ends]) -> tuple[Array, Ends]:

@@ -40,7 +40,7 @@ RECORD_LIMIT = 8 * 2**30
 
 # Blocks of 100 runs of a small linear network stay in a core's second-level cache and are long
 # enough for SIMD (measured: 64 to 128 are alike, 200 is four times slower). Other networks gain
-# little from company: their products are called one by one. A large one fills the machine alone.
+# little from a batch: their products are called one by one. A large one fills the machine alone.
 _LINEAR_LANES, _OTHER_LANES = 100, 8
 _WIDEST_IN_LANES, _MOST_OPERATIONS_IN_LANES = 32, 1_200_000
 _CALL_SECONDS = 0.5  # how long one compiled call may take before interrupts and progress get a turn

@@ -72,7 +72,7 @@ class GaussianData(Settings):
     white: bool = False
     """whiten the inputs"""
     seed: Seed = 0
-    """what the data are drawn with"""
+    """random seed of the data"""
 
 
 class ConditionedData(Settings):
@@ -91,7 +91,7 @@ class ConditionedData(Settings):
     noise: NotNegative = 0.0
     """deviation of the noise on the targets"""
     seed: Seed = 0
-    """what the data are drawn with"""
+    """random seed of the data"""
 
 
 class TargetData(Settings):

@@ -52,7 +52,7 @@ def pictures() -> tuple[str, ...]:
 
 
 def _written() -> tuple[str, ...]:
-    """All files that are written beside the results; where there is no run, they are somebody's."""
+    """All files that are written beside the results; where there is no run, they are the user's."""
     drawn = (f"{name}.{form}" for name in pictures() for form in FORMS)
     return (PAGE, "experiment.toml", *drawn)
 
@@ -112,7 +112,7 @@ class Wanted:
 
 
 def free_folder(wanted: Wanted, base: Path) -> Path:
-    """The folder of this name, or with the least number behind it, that is in nobody's use."""
+    """The folder of this name, or with the least number behind it, that is not in use."""
     return next(each for each in numbered(base) if wanted.other_in(each) is None)
 
 

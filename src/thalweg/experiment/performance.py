@@ -258,7 +258,7 @@ class Work:
         objective = cast(Objective, self.objective)
         case = building.case_of(self.experiment, objective, self.weights)
         small = objective.network.size <= _COMPARED
-        if not run.diverged and exact is not None and small:  # NaN keeps no promise
+        if not run.diverged and exact is not None and small:  # NaN meets no bound
             case = replace(case, run=run, flow=flow_at(exact, run.times))
         found = certify_case(case)
         return {

@@ -101,7 +101,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
 
 
 def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
-    """What became of one run, by its sharpness where it was measured."""
+    """The outcome of one run, by its sharpness where it was measured."""
     if run.diverged:
         return int(Phase.DIVERGED)
     if run.steps.size < LEAST_RECORDS:

@@ -29,7 +29,7 @@ class NetworkSettings(Settings):
     """How the map is made of layers."""
 
     kind: Literal["linear", "homogeneous"] = "linear"
-    """linear, or homogeneous: fully connected with an activation of two slopes"""
+    """linear, or homogeneous: fully connected with a (leaky-)ReLU activation"""
     depth: Count | None = None
     """how many layers; 10 if neither this nor `hidden` is given"""
     width: Count | None = None
@@ -41,7 +41,7 @@ class NetworkSettings(Settings):
     readout: bool = False
     """square layers, then a fixed random unit vector that brings them to one output"""
     seed: Seed = 0
-    """what the readout is drawn with"""
+    """random seed of the readout"""
 
     @model_validator(mode="after")
     def _one_description(self) -> "NetworkSettings":
@@ -73,7 +73,7 @@ class DrawnStart(Settings):
     zero_last_layer: bool = False
     """set the last layer to zero"""
     seed: Seed = 0
-    """what the weights are drawn with"""
+    """random seed of the initialisation"""
 
 
 class CommonStart(Settings):
@@ -82,7 +82,7 @@ class CommonStart(Settings):
     kind: Literal["xavier_uniform", "pytorch_default"]
     """uniform by both widths of a layer, or by its inputs alone"""
     seed: Seed = 0
-    """what the weights are drawn with"""
+    """random seed of the initialisation"""
 
 
 class AlignedStart(Settings):

@@ -1,4 +1,4 @@
-"""The phase diagram: what became of every run, over learning rate and start scale."""
+"""The phase diagram: the outcome of every run, over learning rate and start scale."""
 
 from itertools import pairwise
 from typing import Any

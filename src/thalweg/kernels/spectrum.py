@@ -1,7 +1,8 @@
 """Both ends of the Hessian's spectrum at many points: Lanczos's recursion in lanes, as one kernel.
 
 All points begin with the same direction, and a point is done as soon as its own errors are small
-enough: its numbers do not depend on its company. Points that are not done go on where they are.
+enough: its numbers are bitwise independent of the batch. Points that are not done continue where
+they are.
 """
 
 import numpy as np

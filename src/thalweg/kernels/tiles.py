@@ -2,7 +2,7 @@
 
 A `Tile` has rows, and in each row one number per lane; LLVM sees a vector per row and makes of it
 as many instructions as the processor needs. What is done with tiles is done lane by lane: no lane
-sees another one, whatever their number, so that a run is bitwise the same in any company. How many
+sees another one, whatever their number, so that a run is bitwise independent of the batch. How many
 rows and lanes there are is known when a kernel is compiled.
 
     x = lanes_of(frame, start, LANES)     where tiles are loaded from and stored to, from `start` on

@@ -1,6 +1,6 @@
 """What all networks share: a parametrised map with weights in a plain tuple of arrays.
 
-A network declares what it is, and nobody asks for its type: `smooth` says whether its gradient
+A network declares what it is; its type is never asked for: `smooth` says whether its gradient
 jumps, `linear` and `layered` give it as a product of matrices or as linear layers with a two-slope
 activation, where it is one. What needs such a form takes it from there, and refuses None.
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # their modules import this one
 class AbstractNetwork(eqx.Module):
     """A map x -> network(weights, x), applied to samples given as rows.
 
-    `shapes` are those of the weights, first layer first; `features` and `outputs` count the numbers
-    that the map takes in and puts out (None where it cannot know); `smooth` says whether the map
-    has a continuous gradient with respect to its weights.
+    `shapes` are those of the weights, first layer first; `features` and `outputs` are its input
+    and output dimension (None where it cannot know); `smooth` says whether the map has a continuous
+    gradient with respect to its weights.
     """
 
     shapes: eqx.AbstractVar[tuple[tuple[int, ...], ...]]

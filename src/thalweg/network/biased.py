@@ -156,6 +156,6 @@ def _require_window(number: int, layer: AbstractLayer, window: tuple[Any, ...]) 
     image = layer.out_image
     if any(length % size for length, size in zip(image, window, strict=True)):
         raise InputError(
-            f"`pooling[{number - 1}]` must divide what layer {number} puts out, images of "
+            f"`pooling[{number - 1}]` must divide the output of layer {number}, images of "
             f"{image[0]} x {image[1]}, got {window}."
         )

@@ -10,9 +10,9 @@ given masks the map is smooth, and the gradient of a function f of its outputs i
 so it *jumps* by delta_i grad z_i where z_i crosses zero. Whoever integrates across kinks needs the
 map and its gradient for given masks, the deltas, and the Gram matrix M_ij = <grad z_i, grad z_j>,
 which for fully connected layers is a sum over layers k of (B_k B_k^T) * (H_k H_k^T), entry by
-entry: B_k has the slopes of z_i in what layer k puts out, H_k what goes into it.
+entry: B_k has the slopes of z_i in the output of layer k, H_k what goes into it.
 
-The first layer sees the samples as they are, so that what it puts out is linear in its weights: a
+The first layer sees the samples as they are, so that its output is linear in its weights: a
 pass at a point on a line is made of the *images* of both ends, and no product with the samples.
 
 All arrays are NumPy's: how many kinks matter changes from step to step, and nothing is to be
@@ -58,7 +58,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """The slopes of f in what each layer puts out, and the deltas of the jumps."""
+    """The slopes of f in the output of each layer, and the deltas of the jumps."""
 
     slopes: tuple[Rows, ...]
     deltas: Masks
@@ -71,7 +71,7 @@ class AbstractKinks(ABC):
     """A network on its samples, for given masks: one array (samples, kinks).
 
     `samples` is how many there are, `upper_share` which part of the operations of a pass is left
-    where what the first layer puts out is known, `crowded` whether most samples have a kink in
+    where the output of the first layer is known, `crowded` whether most samples have a kink in
     most steps, so that a pass on those that have is one on all.
     """
 
@@ -81,7 +81,7 @@ class AbstractKinks(ABC):
 
     @abstractmethod
     def image(self, weights: Arrays) -> Rows:
-        """What the first layer puts out; linear in the weights."""
+        """The output of the first layer; linear in the weights."""
 
     @abstractmethod
     def forward(self, weights: Arrays, image: Rows, masks: Masks | None = None) -> Forward:
@@ -138,7 +138,7 @@ class AbstractKinks(ABC):
 
 
 class DenseKinks(AbstractKinks):
-    """Fully connected layers with an activation of two slopes in between."""
+    """Fully connected layers with a (leaky-)ReLU activation in between."""
 
     def __init__(self, widths: Sequence[int], slopes: tuple[float, float], x: Rows):
         """Take the widths of the layers, the slopes above and below zero, and the samples."""
@@ -164,7 +164,7 @@ class DenseKinks(AbstractKinks):
         return self._onwards(forward.weights, self._x[rows], image, masks)
 
     def _onwards(self, weights: Arrays, x: Rows, image: Rows, masks: Masks | None) -> Forward:
-        """The pass from what the first layer puts out, which no mask changes."""
+        """The pass from the output of the first layer, which no mask changes."""
         inputs, slopes, hidden, z = [x], [], [], image
         for weight, columns in zip(weights[1:], self._columns, strict=True):
             mask = z > 0 if masks is None else masks[:, columns]
@@ -237,7 +237,7 @@ class DenseKinks(AbstractKinks):
     def _pulled_back(
         self, forward: Forward, rows: Index, kinks: Index
     ) -> list[tuple[int, Index, Float[np.ndarray, "_ _"]]]:
-        """For each layer: which pairs see it, and their slopes in what it puts out."""
+        """For each layer: which pairs see it, and their slopes in its output."""
         layers, found = self._layer_of[kinks], []
         chosen, back = np.zeros(0, int), np.zeros((0, 0))
         for layer in reversed(range(len(self._columns))):

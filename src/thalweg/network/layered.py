@@ -1,4 +1,4 @@
-"""Networks of linear layers with an activation of two slopes in between.
+"""Networks of linear layers with a (leaky-)ReLU activation, of any two slopes, in between.
 
     x -> W_N(w_N) s(W_{N-1}(w_{N-1}) ... s(W_1(w_1) x)),
     s(z) = alpha max(z, 0) - beta max(-z, 0),
@@ -152,7 +152,7 @@ def two_slope_activation(
 def chained(
     layers: Sequence[AbstractLayer], windows: Sequence[tuple[int, int]] | None = None
 ) -> tuple[AbstractLayer, ...]:
-    """The layers, if each takes what the one below puts out, after pooling it in such windows."""
+    """The layers, if each takes the output of the one below, after pooling it in such windows."""
     chain = tuple(layers)
     if not chain:
         raise InputError("`layers` must hold at least one layer, got none.")
@@ -162,10 +162,10 @@ def chained(
         if left != upper.features:
             pooled = "" if left == lower.outputs else ", pooled,"
             raise InputError(
-                f"`layers` must chain: layer {index} ({_description(lower)}){pooled} puts out "
-                f"{left} numbers, but layer {index + 1} ({_description(upper)}) takes "
-                f"{upper.features}; a convolution's `image` is what the layer below puts out, and "
-                "the first layer comes first."
+                f"`layers` must chain: layer {index} ({_description(lower)}){pooled} has output "
+                f"dimension {left}, but layer {index + 1} ({_description(upper)}) has "
+                f"input dimension {upper.features}; a convolution's `image` is the output of the "
+                "layer below, and the first layer comes first."
             )
     return chain
 

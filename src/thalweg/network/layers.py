@@ -38,7 +38,7 @@ OutputRows = Float[Array, "samples outputs"]
 class AbstractLayer(eqx.Module):
     """A linear map x -> W(w) x of flat rows, whose matrix is tied to a weight array w.
 
-    `shape` is that of w; `features` and `outputs` count what the map takes in and puts out;
+    `shape` is that of w; `features` and `outputs` are its input and output dimension;
     `most_tied` is the largest number of entries of W(w) that are tied to one coordinate.
     """
 
@@ -54,12 +54,12 @@ class AbstractLayer(eqx.Module):
 
     @property
     def channels(self) -> int:
-        """How many biases the layer would have: one for each channel of what it puts out."""
+        """How many biases the layer would have: one for each output channel."""
         return self.outputs
 
     @property
     def out_image(self) -> tuple[int, int]:
-        """Height and width of each channel of what it puts out."""
+        """Height and width of each output channel."""
         return 1, 1
 
     def on_host(self) -> AbstractMap:

@@ -1,6 +1,6 @@
 """Linear layers in NumPy, with the products that a flow across kinks is made of.
 
-A map takes rows x to W(w) x. With `back` the slopes of some function in what it puts out, row by
+A map takes rows x to W(w) x. With `back` the gradient of some function in its output, row by
 row, it pulls them back to slopes in x, and turns them into slopes in w: summed over all rows, or
 row by row. The layers themselves (`layers`) are for JAX; here nothing is compiled, because which
 rows matter changes from step to step.

@@ -1,8 +1,8 @@
 """The kinks of layers that share weights, with or without biases and max pooling between them.
 
-Behind each linear layer but the last stand *stages* (`stages`), each with a kink per number that it
-puts out. Pooling stands before the activation: where that is monotone the network is the same the
-other way round.
+Behind each linear layer but the last stand *stages* (`stages`), each with a kink per output.
+Pooling stands before the activation: where that is monotone the network is the same the other way
+round.
 
 Shared weights make kinks coincide: all patches with the same pixels have the same z, and where a
 bias passes zero, all patches of an empty background do. `labels` tells which are one function, by
@@ -222,7 +222,7 @@ class SharedKinks(AbstractKinks):
     def _pulled_back(
         self, forward: Forward, rows: Index, kinks: Index, own: bool = False
     ) -> Iterator[tuple[int, Index, Rows]]:
-        """For each block: some kinks that see it, and their slopes in what its map puts out.
+        """For each block: some kinks that see it, and their slopes in its map's output.
 
         With `own`, for the block alone that they stand in.
         """
@@ -280,7 +280,7 @@ class SharedKinks(AbstractKinks):
         return found
 
     def _drawn_values(self, weights: Arrays) -> list[Rows]:
-        """What each map puts out at weights that were drawn, with masks that were, too."""
+        """The output of each map at weights that were drawn, with masks that were, too."""
         if self._drawn is None:
             rng = np.random.default_rng(0)
             drawn = tuple(rng.normal(size=array.shape) for array in weights)

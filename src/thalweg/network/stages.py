@@ -5,7 +5,7 @@
 
 with the mask a = 1 where z > 0. A window of 2^k entries is pooled by a tournament of k rounds, so
 that a change of its largest entry is a kink like all others: the gradient jumps by delta grad z,
-with delta the slope of f in what the round puts out.
+with delta the slope of f in the round's output.
 """
 
 from abc import ABC, abstractmethod

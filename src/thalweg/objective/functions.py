@@ -278,7 +278,7 @@ def _with_rows(data: Any) -> Any:
 def _require_arguments(loss: Callable[..., Any], count: int) -> None:
     try:
         own = signature(loss)
-    except ValueError:  # of some built-in functions nobody knows
+    except ValueError:  # of some built-in functions it is unknown
         return
     try:
         own.bind(*range(count))

@@ -16,7 +16,7 @@ from thalweg.problem import AbstractProblem
 class Evaluation:
     """A point, and the gradient there for some masks.
 
-    `image` is what the first layer would put out with the gradient for weights.
+    `image` is the output of the first layer with the gradient for weights.
     """
 
     forward: Forward

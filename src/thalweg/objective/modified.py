@@ -12,7 +12,7 @@ equating the Taylor series of w(t + eta) in eta with one step: with w' = F0 + et
     F0 = -g,    F1 = -F0' F0 / 2,    F2 = F0' F0' F0 / 3 + F0''[F0, F0] / 12.
 
 Cut off after eta^n it is followed by descent up to O(eta^(n+1)). To order one the field is the
-gradient of f + (eta / 4) |g|^2 [barrett2021]; from order two on it is nobody's gradient.
+gradient of f + (eta / 4) |g|^2 [barrett2021]; from order two on it is no gradient.
 
 *Heavy ball*, w_{k+1} = w_k + beta (w_k - w_{k-1}) - eta g(w_k), in time t = eta k: expanding
 w(t + eta) - w(t) and w(t) - w(t - eta) gives (1 - beta) w' + (eta / 2) (1 + beta) w'' = -g, so

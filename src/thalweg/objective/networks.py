@@ -28,7 +28,7 @@ class Objective(AbstractObjective):
 
     network: AbstractNetwork
     problem: AbstractProblem
-    _weight_decay: Scalar | None  # None where there is none, so that nobody pays for a zero
+    _weight_decay: Scalar | None  # None where there is none, so that a zero costs nothing
 
     @checked
     def __init__(self, network: AbstractNetwork, problem: AbstractProblem, weight_decay: Any = 0.0):
@@ -152,7 +152,7 @@ class Objective(AbstractObjective):
         outputs = self.network(weights, inputs)
         if outputs.shape != (inputs.shape[0], wanted):  # it would be broadcast against the targets
             raise InputError(
-                f"The network must put out one row of {wanted} numbers per sample, got shape "
+                f"The network must return one row of {wanted} outputs per sample, got shape "
                 f"{outputs.shape} for {inputs.shape[0]} samples."
             )
         return self.problem.output_value(outputs)
@@ -184,11 +184,11 @@ def _require_fit(network: AbstractNetwork, problem: AbstractProblem) -> None:
     outputs, features = problem.shape
     if network.features not in (None, features):
         raise InputError(
-            f"The network must take what the problem gives: it takes {network.features} features, "
-            f"the problem has {features}."
+            f"The input dimension must match: the network takes {network.features} features, the "
+            f"problem has {features}."
         )
     if network.outputs not in (None, outputs):
         raise InputError(
-            f"The network must put out what the problem expects: it has {network.outputs} outputs, "
-            f"the problem {outputs}."
+            f"The output dimension must match: the network has {network.outputs} outputs, the "
+            f"problem {outputs}."
         )

@@ -1,4 +1,4 @@
-"""The convex part: data, and a convex loss of what a network puts out."""
+"""The convex part: data, and a convex loss of a network's outputs."""
 
 from thalweg.problem.base import AbstractProblem, OutputBounds, Rounding
 from thalweg.problem.classification import Classification

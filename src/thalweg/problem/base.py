@@ -1,4 +1,4 @@
-"""What every problem is: data, and a convex loss of what a network puts out.
+"""What every problem is: data, and a convex loss of a network's outputs.
 
 A problem is met in two ways. As a function of the outputs Z of any predictor on the samples, one
 row each (`output_value`, `output_gradient`, `output_hessian_action`), and as a function of the
@@ -15,7 +15,7 @@ the problem declares: bounds on its derivatives away from a point (`output_bound
 (`output_rounding`), and where there are such, the largest gradient and the least value. Where a
 bound is needed and not declared, it is refused; none is guessed.
 
-A problem declares what it is, too, and nobody asks for its type: `least_squares` gives it as a
+A problem declares what it is, too; its type is never asked for: `least_squares` gives it as a
 squared error with its factors and its minimiser, `accuracy` how many samples are classified as they
 should be, where it is one.
 
@@ -92,7 +92,7 @@ class AbstractProblem(eqx.Module):
 
     @abstractmethod
     def output_value(self, outputs: Outputs) -> Scalar:
-        """The loss of a predictor that puts out these rows on the samples."""
+        """The loss of a predictor with these outputs, a row per sample."""
 
     @checked
     def output_gradient(self, outputs: Outputs) -> Outputs:

@@ -65,7 +65,7 @@ _DID = {
     Phase.SADDLE: "is stuck at a saddle",
     Phase.DESCENDING: "is still descending at the end",
     Phase.DIVERGED: "diverges",
-    None: "has too few records to say what became of it",
+    None: "has too few records for a verdict",
 }
 
 

@@ -38,7 +38,7 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def phase_of(run: xr.Dataset) -> Phase | None:
-    """What became of one run; None where it has too few records to say."""
+    """The outcome of one run; None where it has too few records to say."""
     found = int(run.phase)
     return None if found == TOO_FEW_RECORDS else Phase(found)
 

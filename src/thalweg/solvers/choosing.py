@@ -35,7 +35,7 @@ def as_solver(solver: Any) -> AbstractSolver | Validated:
 
 
 def _is_of_diffrax(solver: Any) -> bool:
-    # Nobody has one of its solvers who has not loaded it.
+    # Its solvers exist only once it is loaded.
     diffrax = sys.modules.get("diffrax")
     return diffrax is not None and isinstance(solver, diffrax.AbstractSolver)
 

@@ -50,7 +50,7 @@ _WHICH = ("slides", "crossed")
 class Filippov(AbstractSolver):
     """Steps of order 2 across kinks, each with masks that are averaged over it.
 
-    For networks that declare where their kinks are: layered ones with two slopes, whose weights
+    For networks that declare where their kinks are: layered (leaky-)ReLU networks, whose weights
     may be shared, with biases and max pooling.
 
     Args:
@@ -111,7 +111,7 @@ def meets_kinks(task: Task) -> tuple[bool, Work]:
         FlowError: if it met none, and did not come to its last time.
     """
     objective = task.objective.kinked
-    assert objective is not None, "nobody asks where there are no kinks"
+    assert objective is not None, "only asked where there are kinks"
     walk, goal = _Walk(objective, task), float(task.times[-1])
     while walk.time < goal and not walk.met and walk.may_step:
         walk.step(goal)

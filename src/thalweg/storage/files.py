@@ -217,7 +217,7 @@ def _restore(path: Path) -> None:
 
 
 def _try_to_remove(path: Path) -> None:
-    """Remove what is in nobody's way, and leave it if that is refused."""
+    """Remove what is no longer needed, and leave it if that is refused."""
     with suppress(InputError):
         remove(path)
 

@@ -2,7 +2,7 @@
 
 A tile of outputs is one product of a matrix, which holds the kernel at every place of the tile,
 with the window of inputs that the tile sees. Larger tiles have more zeros in that matrix and less
-overlap of windows to be copied; those below are the fastest ones. What the networks put out is
+overlap of windows to be copied; those below are the fastest ones. The outputs of the networks are
 that of the networks in `thalweg.network`, whose weights these share, but for rounding. That with
 max pooling has derivatives in reverse mode only, which is what descent needs.
 """

@@ -10,7 +10,7 @@ Per run one number each, as `quantities` describes them:
     {initial,final}_sharpness             largest eigenvalue of the Hessian at both ends of the run
     {initial,final}_smallest_eigenvalue   the smallest one; all four with `_error` behind the name
     largest_sharpness, lowest_eigenvalue  over all points at which they were measured
-    phase                                 what became of it, see `phases`; -1 for too few records
+    phase                                 its outcome, see `phases`; -1 for too few records
     {paper,sharper}_sharpness_bound       what no minimiser is flatter than; NaN where unknown
 
 and at its records `step`, `time`, `loss` and, if asked for, `sharpness` and `smallest_eigenvalue`.

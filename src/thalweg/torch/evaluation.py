@@ -42,7 +42,7 @@ class Evaluation:
     """
 
     def __init__(self, module: Any, loss_fn: Callable[..., Any], batches: Batches):
-        """Take a module that nobody else changes."""
+        """Take a module that is not changed elsewhere."""
         self.batches, self.means = batches, True
         self._module, self.loss_fn = module, loss_fn
         self.device = next(module.parameters()).device

@@ -57,7 +57,7 @@ Centre = BallCentre | SampleCentre | JointCentre
 
 _ATTEMPTS = 60
 _ROOM = 1.02  # how far above its bound the next guess of b lies
-_LARGEST = 1e6  # a radius above this is no radius
+_LARGEST = 1e6  # the bound has diverged above this
 
 
 class Defect(eqx.Module):

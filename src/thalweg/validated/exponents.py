@@ -60,7 +60,7 @@ class Known:
 
     Attributes:
         cheap: a lower bound on lambda_min, from norms.
-        sharp: a sharper one; None where nobody looked.
+        sharp: a sharper one; None where none was sought.
         directions: what it was found with, the last time.
         share: the last sharp bound as a part of the cheap one.
         paid: the exponent of all steps since then.

@@ -67,7 +67,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "marion2024:eq1",
-        "Descent cannot settle at minimisers that are sharper than 2 / learning rate.",
+        "No minimiser is linearly stable above learning rate 2 / sharpness.",
         largest_settling_rate,
         "descent fails within 1% above the rate at which the flattest minimiser becomes unstable",
     ),

@@ -235,10 +235,10 @@ class NormOfProduct(AbstractTheorem[GaussianChain]):
 class RotationInvariance(AbstractTheorem[GaussianChain]):
     """The product of a Gaussian chain with one output points in every direction alike.
 
-    The law of W = W_N ... W_1 is rotation invariant: the squared cosine to any direction has the
-    law Beta(1/2, (d_0 - 1)/2). Moreover the direction is independent of |W| and of all imbalances
-    (ours), because W_1 -> W_1 O changes none of them. Checked by the distance of Kolmogorov and
-    Smirnov, and by rank correlations, to the resolution of the sample.
+    The distribution of W = W_N ... W_1 is rotation invariant: the squared cosine to any direction
+    is distributed as Beta(1/2, (d_0 - 1)/2). Moreover the direction is independent of |W| and of
+    all imbalances (ours), because W_1 -> W_1 O changes none of them. Checked by the distance of
+    Kolmogorov and Smirnov, and by rank correlations, to the resolution of the sample.
     """
 
     reference: ClassVar[str] = "arora2019:lemma13"

@@ -288,10 +288,10 @@ class MarginOfGaussianStart(AbstractTrainingTheorem[DrawnTraining]):
         c <= F / (10^5 d_0^3 C_1 (C_1 N)^(2N))  ==>  P[margin >= c] >= 0.49
 
     for one output, d_0 >= 20 and D = d_1 ... d_{N-1}. The constant C_1 exists in the paper, and is
-    2000 here (ours): by the exact law of |W|^2, of mean d_0 D s^(2N), Markov's inequality bounds
-    the upper tail by 1/2000, and the moment of order -0.4, at most 4.0678 for chi2_d / d, the
-    lower one by (4.0678 (2000 N)^-0.8)^N < 1/2000 (for N = 1, sqrt(2/pi) / 2000). If no margin c is
-    given it is the largest for this s. With `samples` the probability is also measured.
+    2000 here (ours): by the exact distribution of |W|^2, of mean d_0 D s^(2N), Markov's inequality
+    bounds the upper tail by 1/2000, and the moment of order -0.4, at most 4.0678 for chi2_d / d,
+    the lower one by (4.0678 (2000 N)^-0.8)^N < 1/2000 (for N = 1, sqrt(2/pi) / 2000). If no margin
+    c is given it is the largest for this s. With `samples` the probability is also measured.
     """
 
     reference: ClassVar[str] = "arora2019:claim3"

@@ -1,7 +1,7 @@
 """Inequalities about numbers, and distributions of Gaussian matrices, that proofs are built from.
 
     (1 - x)^a >= 1 - 2 a x,    (1 + x)^a <= 1 + 2 a x       powers near one
-    L exp(-sqrt(L) x) <= (4 / e) exp(-x)                    many small chances
+    L exp(-sqrt(L) x) <= (4 / e) exp(-x)                    union bound
     P(chi2(p) >= p + u) <= exp(-u^2 / (4 (p + u)))          tails
     |N h|^2 / |h|^2 ~ chi2(d),  h^T N h / |h|^2 ~ N(0, 1)   one Gaussian matrix on one vector
 

@@ -27,7 +27,7 @@ from thalweg.certificates import AbstractTheorem, Claim, Magnitude, requirement,
 LEAST_DIMENSION = 20
 """From which on the papers' bounds on caps are proven."""
 
-_TAIL = 1e-16  # of a law of norms, left out of an integral
+_TAIL = 1e-16  # of a distribution of norms, left out of an integral
 
 
 def cap_share(dimension: int, cosine: Any) -> Float[np.ndarray, "..."]:
@@ -59,12 +59,12 @@ def margin_share(dimension: int, margin: Any, norm: Any) -> Float[np.ndarray, ".
 
 
 def margin_probability(dimension: int, margin: float, norm: Any) -> float:
-    """The probability of a margin, for a rotation-invariant vector with this law of its norm.
+    """The probability of a margin: a rotation-invariant vector, its norm of this distribution.
 
     Args:
         dimension: the number of entries.
         margin: in units of the target's norm.
-        norm: the law of the vector's norm, in the same units: a frozen law of scipy.stats.
+        norm: the distribution of the vector's norm, in the same units, a frozen one of scipy.stats.
     """
 
     def density(radius: float) -> float:
@@ -159,7 +159,7 @@ class RadialLaw:
 
     Args:
         dimension: d.
-        norm: the law of |V| / F, a frozen continuous law of scipy.stats.
+        norm: the distribution of |V| / F, a frozen continuous one of scipy.stats.
         outer: b_1 of the shell's larger radius F / sqrt(b_1 d).
         inner: b_2 of its smaller radius F / sqrt(b_2 d).
     """
@@ -183,7 +183,8 @@ class RadialMargin(AbstractTheorem[RadialLaw]):
         P[margin >= F / (b_2 d)] >= (1 - e) (3 - 4 Phi(2 / sqrt(b_1))) / 2
 
     for d >= 20 and b_2 > b_1 >= 1. The square roots of the print cover the products b d. The exact
-    probability is the share of a cap, integrated over the law of |V|. Positive for b_1 > 8.79.
+    probability is the share of a cap, integrated over the distribution of |V|. Positive for
+    b_1 > 8.79.
     """
 
     reference: ClassVar[str] = "arora2019:lemma8"

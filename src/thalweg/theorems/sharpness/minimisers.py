@@ -1,8 +1,8 @@
 """How flat the minimisers of a deep linear regression can be [marion2024].
 
 The bounds themselves are in `thalweg.curvature.minimisers`; here they become statements with
-assumptions, and critical learning rates: descent with learning rate eta cannot settle, but for a
-null set of starts, at a minimiser whose sharpness S is above 2 / eta, and so at no minimiser if
+assumptions, and critical learning rates: descent with learning rate eta cannot converge, but for a
+null set of starts, to a minimiser whose sharpness S is above 2 / eta, and so at no minimiser if
 
     eta > 2 / (the least sharpness of all minimisers).
 
