@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run setup test lint bench docs site release format clean
+.PHONY: run explore setup test lint bench docs site release format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -18,6 +18,9 @@ setup: $(READY)
 
 run: $(READY)
 	$(BIN)/thalweg run
+
+explore: $(READY)
+	$(BIN)/thalweg explore
 
 # One thread of linear algebra per worker: the workers share the cores already. A file is one worker's,
 # because tests share what a file computes; tests/conftest.py puts the longest files first.

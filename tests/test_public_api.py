@@ -18,8 +18,8 @@ PUBLIC = """
 Classification Experiment FunctionObjective HomogeneousNetwork InputError LinearNetwork Model
 Objective Probe Regression SharedNetwork TargetMatrix adversarial central_flow certificates
 certified_step certify compare critical critical_learning_rate curvature data descend distance
-dynamics extreme_eigenvalues flow initialisation keep_compiled layer_spectra measurement merge
-network objective open optimisers probes problem proofs prove quantities report sharpness
+dynamics explore extreme_eigenvalues flow initialisation keep_compiled layer_spectra measurement
+merge network objective open optimisers probes problem proofs prove quantities report sharpness
 smallest_eigenvalue solvers sweep theorems torch tube tube_along tubes
 """
 

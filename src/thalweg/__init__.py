@@ -52,6 +52,7 @@ if _typing.TYPE_CHECKING:  # what editors and type checkers see; a test holds bo
     from thalweg.dynamics import distance as distance
     from thalweg.dynamics import flow as flow
     from thalweg.experiment import Experiment as Experiment
+    from thalweg.explorer import explore as explore
     from thalweg.network import HomogeneousNetwork as HomogeneousNetwork
     from thalweg.network import LinearNetwork as LinearNetwork
     from thalweg.network import Model as Model
@@ -99,6 +100,7 @@ _LATER = {
     "descend": "dynamics:descend",
     "distance": "dynamics:distance",
     "dynamics": "dynamics",
+    "explore": "explorer:explore",
     "extreme_eigenvalues": "curvature:extreme_eigenvalues",
     "flow": "dynamics:flow",
     "initialisation": "initialisation",

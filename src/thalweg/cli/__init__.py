@@ -17,13 +17,23 @@ from rich.text import Text
 from thalweg._compiled import keep_compiled
 from thalweg._errors import InputError
 from thalweg._version import __version__
-from thalweg.cli import critical, proving, reproducing, running, showing, stating, sweeping
+from thalweg.cli import (
+    critical,
+    exploring,
+    proving,
+    reproducing,
+    running,
+    showing,
+    stating,
+    sweeping,
+)
 from thalweg.cli.base import app, err, out
 
 __all__ = [
     "app",
     "critical",
     "err",
+    "exploring",
     "main",
     "options",
     "out",

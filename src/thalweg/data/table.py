@@ -56,6 +56,11 @@ def from_csv(path: str | PathLike[str], target: str | Sequence[str]) -> Table:
     return Table(jnp.asarray(numbers[:, others]), jnp.asarray(y), names, tuple(wanted))
 
 
+def read_header(path: str | PathLike[str]) -> tuple[str, ...]:
+    """The names of the columns of a CSV file, which must be a whole table."""
+    return tuple(_read_cells(Path(path))[0])
+
+
 def diabetes() -> Table:
     """Ten measures of 442 patients, and how far their diabetes went on in a year."""
     from sklearn import datasets  # loaded here because it takes a second

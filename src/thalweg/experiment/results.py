@@ -46,9 +46,21 @@ class Measurements:
 
 
 def assemble(
-    experiment: Experiment, objective: AbstractObjective, found: Measurements, seconds: float
+    experiment: Experiment,
+    objective: AbstractObjective,
+    found: Measurements,
+    seconds: float,
+    circumstances: dict[str, str] | None = None,
 ) -> xr.Dataset:
-    """The dataset; runs over (learning_rate, record), the flow over flow_time."""
+    """The dataset; runs over (learning_rate, record), the flow over flow_time.
+
+    Args:
+        experiment: what was run.
+        objective: what was descended.
+        found: what came of it.
+        seconds: how long it took.
+        circumstances: versions, machine and commit, which are found out if not given.
+    """
     variables: dict[str, Any] = {
         **_of_runs(found),
         **_of_proofs(found),
@@ -72,7 +84,7 @@ def assemble(
             "certificates": str(found.certificates["text"]),
             **found.reasons,
             **_of_the_flow(found.flow),
-            **_circumstances(),
+            **(_circumstances() if circumstances is None else circumstances),
             "seconds": seconds,
         },
     )

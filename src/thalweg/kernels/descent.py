@@ -93,6 +93,16 @@ class Descents:
             self._chain.places,
         )  # fmt: skip
 
+    def gradients(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients at other weights (runs x size): by a step from there, of length one.
+
+        They are exact to rounding of the weights. Where the descents are is forgotten.
+        """
+        self._fill(self._chain.trained, weights[:, self._chain.places])
+        losses = np.empty((self.runs, 1))
+        self.advance(1, 1, losses)
+        return losses[:, 0], weights - self.weights
+
     @property
     def weights(self) -> np.ndarray:
         """Where they are: runs x size, as they are recorded."""

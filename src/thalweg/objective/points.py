@@ -12,6 +12,7 @@ from thalweg._uncompiled import NoCounterpartError, evaluated
 from thalweg.objective.base import AbstractObjective
 
 _SMALL = 2000  # weights of a linear network; above, compiled code is worth its time
+_SMALL_ALONE = 10_000  # the same at a single point
 
 
 def at_points(
@@ -26,7 +27,8 @@ def at_points(
         known: what else the function takes.
     """
     common = (objective, known)
-    if _is_small(objective):
+    alone = len(jax.tree.leaves(points)[0]) == 1
+    if _is_small(objective, _SMALL_ALONE if alone else _SMALL):
         try:
             return evaluated(_Applied(function), common, points)
         except NoCounterpartError:
@@ -46,14 +48,14 @@ def gradient_at(objective: Any, weights: Any) -> tuple[np.ndarray, ...]:
 
 
 def _at(function: Callable[..., Any], objective: Any, weights: Any) -> Any:
-    if not _is_small(objective):
+    if not _is_small(objective, _SMALL_ALONE):
         return jax.tree.map(np.asarray, function(objective, weights))
     one = jax.tree.map(lambda array: np.asarray(array)[None], weights)
     return jax.tree.map(lambda array: array[0], at_points(function, objective, one))
 
 
-def _is_small(objective: AbstractObjective) -> bool:
-    return objective.linear is not None and objective.linear.size <= _SMALL
+def _is_small(objective: AbstractObjective, most: int) -> bool:
+    return objective.linear is not None and objective.linear.size <= most
 
 
 def _value(objective: Any, weights: Any) -> Any:

@@ -1,0 +1,29 @@
+"""The parts of a page's results, in the order in which they are computed: the cheapest first.
+
+A part is a function of a `Computation` that yields frames. What cannot be had for a setting it
+refuses by an `InputError`, whose sentence the page shows in the part's place.
+"""
+
+from collections.abc import Callable, Iterator
+
+from thalweg.explorer.computation import Computation
+from thalweg.explorer.parts.descending import descent
+from thalweg.explorer.parts.inside import layers
+from thalweg.explorer.parts.spectrum import sharpness
+from thalweg.explorer.parts.words import words
+
+Part = Callable[[Computation], Iterator[bytes]]
+
+PARTS: dict[str, Part] = {
+    "descent": descent,
+    "sharpness": sharpness,
+    "layers": layers,
+    "words": words,
+}
+"""By name; the place of a part is its rank."""
+
+__all__ = ["PARTS", "Part"]
+
+
+def __dir__() -> list[str]:
+    return __all__
