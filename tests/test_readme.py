@@ -57,5 +57,5 @@ def test_the_table_of_studies_is_current():
     spec = importlib.util.spec_from_file_location("write_studies", place)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert README.read_text("utf-8") == script.readme(), "run `make docs`"
+    assert script.PAGE.read_text("utf-8") == script.written(), "run `make docs`"
     assert all(f"`{name}" in script.table() for name in STUDIES)

@@ -17,8 +17,8 @@ DOCS, PAGES = ROOT / "docs", Path(__file__).parent / "pages"
 
 _LINK = re.compile(r"(\]\()((?!https?:|#|mailto:)[^)\s#]+)")
 _COPIED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-_SKIPPED = {"site", "statements", "tutorials", "reference"}
-"""Folders of docs/ whose files are made into pages by a module of their own."""
+_SKIPPED = {"site", "statements", "tutorials", "reference", "studies.md"}
+"""What in docs/ is made into pages by a module of its own; the gallery has what studies.md has."""
 
 
 def gather(source: Path, *, quick: bool) -> None:
