@@ -274,6 +274,12 @@ def test_the_shell_completes_commands_and_options(typed, word, wanted):
     assert done.stdout.split() == [wanted]
 
 
+def test_help_is_as_wide_as_the_terminal():
+    for command in cli.app.registered_commands:
+        assert command.help, command.name
+        assert all("\n" not in paragraph for paragraph in command.help.split("\n\n"))
+
+
 class JaxRuntimeError(RuntimeError):
     """Called like JAX's own."""
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import warnings
+from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -120,6 +121,15 @@ def _show_version(wanted: bool | None) -> None:
     if wanted:
         out.print(__version__, highlight=False)
         raise typer.Exit
+
+
+def _flowing(text: str) -> str:
+    """A docstring whose lines are as long as the terminal is wide, not as ours are."""
+    return "\n\n".join(" ".join(each.split()) for each in cleandoc(text).split("\n\n"))
+
+
+for _command in app.registered_commands:
+    _command.help = _flowing((_command.callback and _command.callback.__doc__) or "")
 
 
 @app.callback()
