@@ -37,13 +37,13 @@ export const CHARTS = {
     chart: lowestChart,
   },
   product: {
-    title: "Singular values of the product",
+    title: "Singular values, product",
     meaning: "What the network as a whole does, mode by mode. Each step up is a mode that has been learnt: from saddle to saddle.",
     part: "layers",
     chart: productChart,
   },
   layers: {
-    title: "Singular values of the layers",
+    title: "Singular values, layers",
     meaning: "The largest singular values of every layer; those of balanced layers coincide.",
     part: "layers",
     chart: layersChart,

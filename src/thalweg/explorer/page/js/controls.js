@@ -34,7 +34,7 @@ const FIRST = [
   { name: "training.learning_rate", label: "Learning rate η", log: true, range: [1e-4, 4] },
   { name: "start.scale", label: "Scale of the start", log: true, range: [0.01, 3], if: has("start.scale") },
   { name: "training.time", label: "Time to train for", log: true, range: [0.5, 500], second: true, instead: (full) => Number(field(full, "training.time") ?? 16), if: (setting) => !has("training.steps")(setting) },
-  { name: "training.steps", label: "Steps to train for", log: true, whole: true, range: [8, 4000], second: true, if: has("training.steps") },
+  { name: "training.steps", label: "Steps to train for", whole: true, range: [8, 4000], second: true, if: has("training.steps") },
 ];
 /** @type {Slider[]} */
 const NETWORK = [
@@ -51,7 +51,7 @@ const START = [
 ];
 /** @type {Slider[]} */
 const DATA = [
-  { name: "data.samples", label: "Samples", log: true, whole: true, range: [1, 500], if: has("data.samples") },
+  { name: "data.samples", label: "Samples", whole: true, range: [1, 200], if: has("data.samples") },
   { name: "data.features", label: "Features", whole: true, range: [1, 10], if: has("data.features") },
   { name: "data.outputs", label: "Outputs", whole: true, range: [1, 10], if: has("data.outputs") },
   { name: "data.condition", label: "Condition number", log: true, range: [1, 10000], if: has("data.condition") },
@@ -133,6 +133,7 @@ export class Controls {
     const step = spec.log ? "1" : String(spec.step ?? (spec.whole ? 1 : "any"));
     const number = made("input", { type: "number", step: "any", "aria-label": `${spec.label}, as a number` });
     const slide = made("input", { type: "range", id, step, min: String(spec.log ? 0 : low), max: String(spec.log ? 1000 : high) });
+    let last = ""; // what is shown of the setting
     const send = (/** @type {number} */ value, /** @type {boolean} */ done) => {
       number.value = String(value);
       slide.setAttribute("aria-valuetext", shown(value));
@@ -143,7 +144,7 @@ export class Controls {
     number.addEventListener("change", () => {
       const value = Number(number.value);
       if (number.value.trim() && Number.isFinite(value)) send(spec.whole ? Math.round(value) : value, true);
-      else this.show(this.full);
+      else number.value = last;
     });
     element.append(number, slide);
     this.follow.push((full) => {
@@ -151,7 +152,8 @@ export class Controls {
       const raw = field(full, spec.name);
       const value = spec.instead ? spec.instead(full) : Number(Array.isArray(raw) ? raw[0] : raw);
       if (!Number.isFinite(value)) return;
-      if (document.activeElement !== number) number.value = String(value);
+      last = String(value);
+      if (document.activeElement !== number) number.value = last;
       if (document.activeElement !== slide || back(Number(slide.value)) !== value) slide.value = String(to(value));
       slide.setAttribute("aria-valuetext", shown(value));
     });

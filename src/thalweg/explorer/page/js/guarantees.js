@@ -51,7 +51,8 @@ function proof(row) {
 }
 
 /** @param {unknown} value */
-const text = (value) => (typeof value === "number" ? shown(value) : String(value ?? ""));
+const text = (value) =>
+  typeof value === "number" ? shown(value) : String(value ?? "").replaceAll("<=", "≤").replaceAll(">=", "≥");
 
 /** @param {Statement} statement */
 function row(statement) {
@@ -62,7 +63,7 @@ function row(statement) {
     { class: `statement ${verdict}` },
     made("div", {}, made("span", { class: "id" }, reference), ` ${title}`),
     margin === null ? made("span", {}) : bar(margin),
-    made("p", { class: "why" }, made("span", { class: "verdict" }, told), `: ${[assumption, values && `here ${values}`, missed_by && `missed by ${missed_by}`].filter(Boolean).join("; ")}`),
+    made("p", { class: "why" }, made("span", { class: "verdict" }, told), `: ${[text(assumption), values && `here ${text(values)}`, missed_by && `missed by ${text(missed_by)}`].filter(Boolean).join("; ")}`),
   );
   return element;
 }

@@ -29,12 +29,13 @@ class Page {
     /** @type {number | undefined} */ this.staleTimer = undefined;
     /** @type {number | null} */ this.wantedTime = null;
     this.writing = 0;
+    this.complete = ""; // the setting that all is shown of
     this.views = new Views(begun, (rate, scale, done) => this.change({ "training.learning_rate": rate, ...(field(this.full, "start.scale") === undefined ? {} : { "start.scale": scale }) }, done));
     this.controls = new Controls(begun, (changes, done) => this.change(changes, done), (file) => void this.give(file));
     this.work = new Computations({
       part: (part) => this.receive(part),
       begun: () => this.begin(),
-      ended: (_, superseded) => this.finish(superseded),
+      ended: (setting, superseded) => this.finish(setting, superseded),
       refused: (refusal) => this.refuse(refusal.message, refusal.field),
       lost: () => this.lost(),
       back: () => void this.back(),
@@ -87,7 +88,7 @@ class Page {
   change(changes, done) {
     if (!Object.keys(changes).length) return this.go({});
     const whole = withCompanions(this.setting, this.full, changes);
-    this.setting = trimmed(this.begun.defaults, within(changed(this.rooted(whole), whole), this.full, this.begun, changes));
+    this.setting = trimmed(this.begun.defaults, within(changed(this.rooted(whole), whole), this.begun, changes));
     if (done) this.tour.told.moved();
     this.compute();
   }
@@ -179,14 +180,19 @@ class Page {
     this.draw();
   }
 
-  /** @param {boolean} superseded */
-  finish(superseded) {
+  /** Whether all that is shown is of the setting. */
+  get isComplete() {
+    return !this.drawing && this.complete === JSON.stringify(trimmed(this.begun.defaults, this.setting));
+  }
+
+  /** @param {Setting} setting @param {boolean} superseded */
+  finish(setting, superseded) {
     if (superseded) return;
     this.settled();
+    this.complete = JSON.stringify(setting);
     for (const [name, part] of Object.entries(this.results)) if (part.old) delete this.results[name];
     this.draw();
-    document.body.dataset.done = String(Number(document.body.dataset.done ?? 0) + 1);
-    document.body.dataset.shown = this.address();
+    document.body.dataset.done = "";
   }
 
   settled() {
@@ -201,7 +207,7 @@ class Page {
     this.drawing = requestAnimationFrame(() => {
       this.drawing = 0;
       this.views.show(this.results);
-      document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
+      if (this.results.descent) document.body.dataset.drawn = "";
     });
   }
 
@@ -418,9 +424,9 @@ function kept(before, descent) {
 }
 
 /** As many steps as the server takes, and no more.
- * @param {Setting} setting @param {Setting} before @param {Beginning} begun
+ * @param {Setting} setting @param {Beginning} begun
  * @param {Record<string, Value>} changes @returns {Setting} */
-function within(setting, before, begun, changes) {
+function within(setting, begun, changes) {
   const most = Number(begun.limits?.steps ?? 4000);
   const full = filled(begun.defaults, setting);
   const rates = /** @type {number[]} */ ([field(full, "training.learning_rate")].flat());

@@ -110,7 +110,7 @@ export class PhaseMap {
     const { ctx, width, height } = room;
     const map = placing(diagram, width, height);
     paintCells(ctx, diagram, this.phases, map);
-    paintAxes(ctx, diagram, map, width, height);
+    paintAxes(ctx, map, width, height);
     paintLines(ctx, diagram, map);
     this.#paintMark(ctx, map);
     this.#tell();
@@ -301,9 +301,9 @@ function paintCells(ctx, diagram, phases, map) {
   ctx.globalAlpha = 1;
 }
 
-/** @param {CanvasRenderingContext2D} ctx @param {Diagram} diagram @param {Placing} map
+/** @param {CanvasRenderingContext2D} ctx @param {Placing} map
  * @param {number} width @param {number} height */
-function paintAxes(ctx, diagram, map, width, height) {
+function paintAxes(ctx, map, width, height) {
   const hues = colours();
   ctx.fillStyle = hues.soft;
   ctx.font = "11px system-ui, sans-serif";
