@@ -109,7 +109,8 @@ class Person:
               const held = new DataTransfer();
               held.items.add(new File([text], name, { type: "text/csv" }));
               for (const kind of ["dragenter", "dragover", "drop"])
-                document.body.dispatchEvent(new DragEvent(kind, { dataTransfer: held, bubbles: true }));
+                document.body.dispatchEvent(
+                  new DragEvent(kind, { dataTransfer: held, bubbles: true }));
             }""",
             [name, text],
         )

@@ -1,4 +1,4 @@
-"""The page's files: what it loads is there, its types agree, and what is not ours is as published."""
+"""The page's files: all it loads is there, its types agree, what is not ours is as published."""
 
 import hashlib
 import re

@@ -59,7 +59,7 @@ export const STORIES = [
     title: "The deeper, the later off the plateau",
     steps: [
       {
-        text: "Four layers. The start is small, so the product of all layers is smaller still, and the gradient with it. Yet the loss has halved at t = 0.7.",
+        text: "Four layers. The start is small, so the product of all layers is smaller still, and the gradient with it. Yet the loss has halved at t = 0.7, and the sharpness ends at 8.25.",
         look: "Watch the first singular value of the product: it has to grow from almost nothing.",
         setting: deep(4),
         views: ["loss", "product"],
@@ -70,7 +70,7 @@ export const STORIES = [
         views: ["loss", "product"],
       },
       {
-        text: "Ten layers: t = 3.8; a long plateau, then a sudden fall. And the sharpness rises with depth: to 21.2 here, where four layers came to 8.25.",
+        text: "Ten layers: t = 3.8; a long plateau, then a sudden fall. And the sharpness rises with depth: to 21.2 here.",
         look: "Drag the depth yourself: the sliders answer while you drag.",
         setting: deep(10),
         views: ["loss", "sharpness"],
@@ -116,7 +116,7 @@ export const STORIES = [
     title: "Catapult",
     steps: [
       {
-        text: "Two weights are to have the product 1. Their start is out of balance, one six times as far up as the other is down, so that the sharpness is 27.0: above the edge 2/η = 20. On a parabola, descent would diverge.",
+        text: "Two weights are to have the product 1. Their start is out of balance, one six times as far up as the other is down, so that the sharpness is 27: above the edge 2/η = 20. On a parabola, descent would diverge.",
         look: "The loss does rise, from 0.031 to 18.",
         setting: unbalanced(6),
         views: ["loss", "sharpness"],
@@ -155,7 +155,7 @@ export const STORIES = [
         views: ["phases"],
       },
       {
-        text: "With η = 0.3 the steps are so large that they throw all the weights to nearly nothing: descent ends at the saddle at zero, and its product is 0.",
+        text: "With η = 0.3 the steps are so large that they throw all the weights to nearly nothing: descent ends near the saddle at zero, with a product of nearly zero, and stays there.",
         setting: rates([0.3]),
         views: ["product", "loss"],
       },
@@ -195,7 +195,7 @@ export const STORIES = [
       },
       {
         text: "The second layer is always the transpose of the first, so their product can have no negative eigenvalue: −0.5 is out of reach, and half its square is 0.125. That is claim 5 of arora2019, for every learning rate: balance alone is not enough, the start needs a margin.",
-        look: "The smallest eigenvalue of the Hessian is −1 at the end: this is a saddle, and there is a way out that descent never takes.",
+        look: "The smallest eigenvalue of the Hessian is −0.5 at the end: this is a saddle, and there is a way out that descent never takes.",
         setting: stalled(2, { kind: "identity" }, 30),
         views: ["lowest"],
       },
