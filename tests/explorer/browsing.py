@@ -62,6 +62,11 @@ class Person:
         return found
 
     def settle(self) -> "Person":
+        """Wait until the curves are those of the setting, or it is refused."""
+        self.until("window.explorer?.isCurrent || !document.getElementById('refusal').hidden")
+        return self
+
+    def complete(self) -> "Person":
         """Wait until all parts of the setting are shown, or it is refused."""
         self.until("window.explorer?.isComplete || !document.getElementById('refusal').hidden")
         return self

@@ -17,12 +17,18 @@ from browsing import SMALL, Person, browser_path, written
 
 pytest.importorskip("uvicorn", reason="the explorer's tests need thalweg[explore]")
 
-from thalweg.explorer.serving import Explorer
-from thalweg.explorer.session import Session
-
 import thalweg as tw
 from thalweg import experiment
 from thalweg.experiment import Experiment
+from thalweg.explorer.parts import PARTS
+from thalweg.explorer.serving import Explorer
+from thalweg.explorer.session import Session
+
+
+def needs(*parts: str) -> pytest.MarkDecorator:
+    """For what is seen of some parts only where the server has them."""
+    missing = [name for name in parts if name not in PARTS]
+    return pytest.mark.skipif(bool(missing), reason=f"the server has no {missing} yet")
 
 
 @pytest.fixture(scope="session")
@@ -84,8 +90,9 @@ def another(browser: Any, server: Explorer) -> Iterator[Any]:
 # --- beginning -----------------------------------------------------------------------------------
 
 
+@needs("flow", "slice", "phase")
 def test_page_begins_with_all_views_and_without_a_complaint(person):
-    person.open()
+    person.open().complete()
     for view in ("loss", "sharpness", "distance", "lowest", "balance", "product", "layers"):
         assert person.page.locator(f"#view-{view} canvas").count() == 1, view
         assert person.page.locator(f"#view-{view} .note").is_hidden(), view
@@ -96,7 +103,7 @@ def test_page_begins_with_all_views_and_without_a_complaint(person):
 
 
 def test_no_request_leaves_the_machine(person, server):
-    person.open()
+    person.open().complete()
     host = urlsplit(server.address).netloc
     asked = [urlsplit(url) for url in person.asked if url.startswith("http")]
     assert len(asked) > 10
@@ -199,7 +206,7 @@ def test_kinds_of_data(person, source):
 
 
 def test_a_target_may_be_written(person):
-    person.open({"data.source": "target", "data.matrix": "[[1,0],[0,1]]"} | _NO_SAMPLES)
+    person.open("data.source=target&data.matrix=[[1,0],[0,1]]&network.depth=2")
     matrix = person.page.locator("#field-data-matrix")
     assert matrix.input_value() == "1 0; 0 1"
     matrix.fill("2, 0; 0 0.5")
@@ -207,9 +214,6 @@ def test_a_target_may_be_written(person):
     person.settle()
     assert person.field("data.matrix") == [[2, 0], [0, 0.5]]
     assert person.refusal == ""
-
-
-_NO_SAMPLES: dict[str, str] = {}
 
 
 def test_relu_takes_what_it_can_of_the_setting(person):
@@ -237,6 +241,7 @@ def test_seeds_whitening_and_the_way_back(person):
     person.until("Object.keys(explorer.setting).length === 0")
 
 
+@needs("flow")
 def test_rates_are_kept_for_comparison(person):
     person.open()
     person.page.locator("#keep").click()
@@ -267,11 +272,12 @@ def test_too_small_a_step_is_kept_within_what_is_computed(person):
 # --- the phase diagram ---------------------------------------------------------------------------
 
 
+@needs("phase")
 def test_a_click_in_the_phase_diagram_goes_there(person):
-    person.open()
+    person.open().complete()
     box = person.page.locator("#view-phases canvas").bounding_box()
     person.page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 0.3 * box["height"])
-    person.settle()
+    person.complete()
     rate, scale = person.field("training.learning_rate")[0], person.field("start.scale")
     assert rate != 0.05
     assert scale != 0.3
@@ -279,48 +285,52 @@ def test_a_click_in_the_phase_diagram_goes_there(person):
     assert person.js("explorer.results.descent.rates[0]") == rate
 
 
+@needs("phase")
 def test_a_drag_over_the_phase_diagram_takes_the_curves_along(person):
-    person.open()
+    person.open().complete()
     box = person.page.locator("#view-phases canvas").bounding_box()
     person.page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 100)
     person.page.mouse.down()
     for share in (0.5, 0.6, 0.7):
         person.page.mouse.move(box["x"] + share * box["width"], box["y"] + 100)
     person.page.mouse.up()
-    person.settle()
+    person.complete()
     shown = person.js("explorer.results.descent.rates[0]")
     assert shown == person.field("training.learning_rate")[0]
     assert person.js("explorer.views.map.diagram.done") == 1
 
 
+@needs("phase")
 def test_arrow_keys_move_the_marker(person):
-    person.open()
+    person.open().complete()
     canvas = person.page.locator("#view-phases canvas")
     canvas.press("ArrowRight")
     canvas.press("ArrowUp")
-    person.settle()
+    person.complete()
     assert person.field("training.learning_rate")[0] > 0.05
     assert person.field("start.scale") > 0.3
     assert "of 4" in canvas.get_attribute("aria-label")
 
 
+@needs("phase")
 def test_every_cell_of_the_diagram_is_filled_and_theory_is_drawn(person):
-    person.open()
+    person.open().complete()
     cells = person.js("Array.from(explorer.views.map.diagram.cells)")
     assert len(cells) == 40 * 30 * 4
     assert min(cells) >= -1
     assert person.js("explorer.views.map.diagram.lines.length") >= 2
     key = person.js("explorer.views.map.diagram.key")
     person.page.locator("#field-training-learning_rate").press("ArrowRight")
-    person.settle()
+    person.complete()
     assert person.js("explorer.views.map.diagram.key") == key  # and is not computed again
 
 
 # --- time ----------------------------------------------------------------------------------------
 
 
+@needs("flow")
 def test_one_cursor_is_in_all_views(person):
-    person.open()
+    person.open().complete()
     person.page.locator("#view-loss .u-over").hover()
     times = person.js(
         "Object.values(explorer.views.curves).map(c => c.plot.posToVal(c.plot.cursor.left, 'x'))"
@@ -368,7 +378,7 @@ def test_time_plays_in_steps_where_motion_is_unwanted(person):
 
 
 def test_terms_explain_themselves_on_focus(person):
-    person.open()
+    person.open().complete()
     person.page.locator("#sentences .term").first.focus()
     told = person.page.locator("#explain")
     assert told.is_visible()
@@ -377,8 +387,9 @@ def test_terms_explain_themselves_on_focus(person):
     assert told.is_hidden()
 
 
+@needs("certificates")
 def test_guarantees_have_margins_and_what_is_missed(person):
-    person.open()
+    person.open().complete()
     assert "published results apply" in person.page.locator("#guarantees-summary").inner_text()
     person.page.locator("#missed summary").click()
     rows = person.page.locator("#missed .statement")
@@ -393,7 +404,8 @@ def test_guarantees_have_margins_and_what_is_missed(person):
 
 def test_a_link_shows_the_same_in_another_browser(person, another):
     person.open({"training.learning_rate": "[0.07,0.03]", "start.scale": "0.41", "data.seed": "3"})
-    other = another().open(person.hash)
+    person.complete()
+    other = another().open(person.hash).complete()
     assert other.hash == person.hash
     for part, array in (("descent", "loss"), ("sharpness", "sharpness"), ("flow", "distance")):
         assert other.row(part, array) == person.row(part, array), array
@@ -451,15 +463,16 @@ def test_experiment_file_python_and_command(person):
 
 
 def test_data_has_the_numbers_that_are_shown(person):
-    person.open()
+    person.open().complete()
     _, text = person.saved("csv")
     rows = list(csv.DictReader(io.StringIO(text.decode())))
     loss = [float(each["loss"]) for each in rows]
     assert loss == person.row("descent", "loss", 0)
 
 
+@needs("flow", "slice", "phase")
 def test_pictures_hold_all_views(person):
-    person.open()
+    person.open().complete()
     name, text = person.saved("svg")
     assert name == "thalweg.svg"
     drawn = ElementTree.fromstring(text)
@@ -527,7 +540,7 @@ def test_a_bad_table_is_refused_in_a_sentence(person, text):
 
 
 def test_two_hundred_fast_moves_end_in_the_right_state_and_leak_nothing(person):
-    person.open()
+    person.open().complete()
     session = person.page.context.new_cdp_session(person.page)
 
     def held() -> float:
@@ -544,10 +557,10 @@ def test_two_hundred_fast_moves_end_in_the_right_state_and_leak_nothing(person):
       slider.dispatchEvent(new Event("change", { bubbles: true }));
     }"""
     person.page.evaluate(move)
-    person.settle()
+    person.complete()
     before = held()
     person.page.evaluate(move)
-    person.settle()
+    person.complete()
     assert held() < before + 8e6
     rate = person.field("training.learning_rate")[0]
     assert person.js("explorer.results.descent.rates") == [rate]
@@ -640,9 +653,9 @@ def test_axe_finds_nothing_serious(another, how):
         bypass_csp=True, color_scheme="dark" if how == "dark" else "light",
         viewport={"width": 390 if how == "narrow" else 1280, "height": 900},
     )  # fmt: skip
-    shown.open()
+    shown.open().complete()
     shown.page.evaluate(source.read_text())
-    shown.page.locator("#missed summary").click()
+    shown.page.evaluate("() => document.querySelectorAll('details').forEach(e => (e.open = true))")
     found = shown.page.evaluate("async () => (await axe.run(document)).violations")
     bad = [
         f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
@@ -657,6 +670,7 @@ NAMES = ["follow", "plateau", "edge", "catapult", "flat", "balance", "margin", "
          "residual", "kinks"]  # fmt: skip
 
 
+@needs("flow", "slice", "certificates")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_story_goes_to_its_end(person, name):
     person.open(wait=False)
@@ -666,8 +680,7 @@ def test_every_story_goes_to_its_end(person, name):
     ).is_hidden() else None
     person.page.locator(f'[data-story="{name}"]').click()
     while True:
-        person.until("explorer.results.descent && explorer.complete !== ''")
-        person.settle()
+        person.complete()
         assert person.refusal == ""
         assert person.page.locator(".view.look").count() > 0
         assert f"story={name}." in person.hash

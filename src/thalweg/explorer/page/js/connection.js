@@ -126,7 +126,7 @@ export class Computations {
           continue;
         }
         this.told.part(part, setting);
-        if (part.part === "slice") this.#answered();
+        if (part.part === "flow") this.#answered();
       }
       if (!end) throw new TypeError("the stream broke off");
       this.told.ended(setting, end === "superseded");

@@ -23,6 +23,8 @@ export class Curves {
     place.setAttribute("role", "slider");
     place.setAttribute("aria-label", `${name} over time`);
     place.setAttribute("aria-valuemin", "0");
+    place.setAttribute("aria-valuenow", "0");
+    place.setAttribute("aria-valuetext", "nothing is shown yet");
     place.addEventListener("keydown", (event) => this.#key(event));
     new ResizeObserver(() => this.#resized()).observe(place);
   }

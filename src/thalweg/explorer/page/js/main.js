@@ -30,10 +30,11 @@ class Page {
     /** @type {number | null} */ this.wantedTime = null;
     this.writing = 0;
     this.complete = ""; // the setting that all is shown of
+    this.curves = ""; // the setting of the curves
     this.views = new Views(begun, (rate, scale, done) => this.change({ "training.learning_rate": rate, ...(field(this.full, "start.scale") === undefined ? {} : { "start.scale": scale }) }, done));
     this.controls = new Controls(begun, (changes, done) => this.change(changes, done), (file) => void this.give(file));
     this.work = new Computations({
-      part: (part) => this.receive(part),
+      part: (part, setting) => this.receive(part, setting),
       begun: () => this.begin(),
       ended: (setting, superseded) => this.finish(setting, superseded),
       refused: (refusal) => this.refuse(refusal.message, refusal.field),
@@ -154,10 +155,12 @@ class Page {
     this.staleTimer ??= window.setTimeout(() => document.getElementById("main")?.classList.add("stale"), 500);
   }
 
-  /** @param {Part} part */
-  receive(part) {
+  /** @param {Part} part @param {Setting} setting */
+  receive(part, setting) {
     const map = this.views.map;
+    if (part.part === "descent" && part.state === "refused") return this.refuse(part.reason ?? "");
     if (part.part === "descent") {
+      this.curves = JSON.stringify(setting);
       // From here on the views show the new setting; what has not come yet is left out.
       this.coming = { descent: part, ...kept(this.results, part) };
       this.results = this.coming;
@@ -183,6 +186,11 @@ class Page {
   /** Whether all that is shown is of the setting. */
   get isComplete() {
     return !this.drawing && this.complete === JSON.stringify(trimmed(this.begun.defaults, this.setting));
+  }
+
+  /** Whether the curves are. */
+  get isCurrent() {
+    return this.curves === JSON.stringify(trimmed(this.begun.defaults, this.setting));
   }
 
   /** @param {Setting} setting @param {boolean} superseded */
@@ -213,8 +221,8 @@ class Page {
 
   /** @param {Part} part */
   say(part) {
-    const told = /** @type {{text: string, about: string}[]} */ (part.sentences ?? []);
-    const texts = told.map((each) => each.text);
+    const told = /** @type {(string | {text: string})[]} */ (part.sentences ?? []);
+    const texts = told.map((each) => (typeof each === "string" ? each : each.text));
     byId("about").textContent = part.setting ?? "";
     if (JSON.stringify(texts) === JSON.stringify(this.sentences)) return;
     this.sentences = texts;

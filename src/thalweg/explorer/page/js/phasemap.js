@@ -87,6 +87,7 @@ export class PhaseMap {
     this.canvas = canvasIn(place, () => this.draw());
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-label", "Phase diagram; nothing is shown yet");
     this.canvas.setAttribute("aria-roledescription", "phase diagram");
     this.#pointers();
     this.canvas.addEventListener("keydown", (event) => this.#key(event));

@@ -19,6 +19,7 @@ export class Slice {
     this.pending = 0;
     this.canvas = canvasIn(place, () => this.draw());
     this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", "A slice of the loss; nothing is shown yet");
   }
 
   /** @param {Results} results */
