@@ -33,8 +33,15 @@ class Network:
     slopes: tuple = (1.0, 0.0)
     scale: float = 0.5
     decay: float = 0.0
+    last: tuple = (None, None)
 
     def arrays(self, theta):
+        """The matrices; of the same point they are asked for again and again."""
+        if self.last[0] is not theta:
+            self.last = theta, self.matrices(theta)
+        return self.last[1]
+
+    def matrices(self, theta):
         ends = np.cumsum([0, *(a * b for a, b in self.shapes)])
         return [
             theta[i:j].reshape(shape)
@@ -56,31 +63,47 @@ class Network:
         return hidden, inputs, inputs[-1] @ last.T
 
     def gradient(self, theta, masks):
-        return self.slopes_of_loss(theta, masks) + self.decay * theta
-
-    def slopes_of_loss(self, theta, masks):
-        """Those in the entries of all matrices."""
         _, inputs, outputs = self.values(theta, masks)
+        return self.slopes_of_loss(theta, masks, inputs, outputs) + self.decay * theta
+
+    def rates(self, theta, masks, pairs):
+        """Of some z, where they are and how fast they move."""
+        hidden, inputs, outputs = self.values(theta, masks)
+        motion = -self.slopes_of_loss(theta, masks, inputs, outputs) - self.decay * theta
+        z = np.array([hidden[layer][sample, unit] for layer, sample, unit in pairs])
+        return z, np.array([self.slope(theta, masks, inputs, pair) @ motion for pair in pairs])
+
+    def slopes_of_loss(self, theta, masks, inputs, outputs):
+        """Those in the weights, without their decay."""
+        return np.concatenate([a.ravel() for a in self.entries(theta, masks, inputs, outputs)])
+
+    def entries(self, theta, masks, inputs, outputs):
+        """Slopes of the loss in the entries of all matrices."""
         weights = self.arrays(theta)
         back = 2 * self.scale * (outputs - self.y) / len(self.x)
         found = []
         for layer in reversed(range(len(weights))):
-            found.append((back.T @ inputs[layer]).ravel())
+            found.append(back.T @ inputs[layer])
             if layer:
                 back = (back @ weights[layer]) * self.activate(masks[layer - 1])
-        return np.concatenate(found[::-1])
+        return found[::-1]
 
     def slope(self, theta, masks, inputs, pair):
         """The gradient of one z."""
+        return np.concatenate([a.ravel() for a in self.entries_of(theta, masks, inputs, pair)])
+
+    def entries_of(self, theta, masks, inputs, pair):
+        """Slopes of one z in the entries of all matrices."""
         layer, sample, unit = pair
         weights = self.arrays(theta)
-        parts = [np.zeros(a * b) for a, b in self.shapes]
-        back = np.eye(self.shapes[layer][0])[unit]
-        for below in reversed(range(layer + 1)):
-            parts[below] = np.outer(back, inputs[below][sample]).ravel()
-            if below:
-                back = (back @ weights[below]) * self.activate(masks[below - 1][sample])
-        return np.concatenate(parts)
+        parts = [np.zeros(shape) for shape in self.shapes]
+        parts[layer][unit] = inputs[layer][sample]
+        back = weights[layer][unit]
+        for below in reversed(range(layer)):
+            back = back * self.activate(masks[below][sample])
+            parts[below] = np.multiply.outer(back, inputs[below][sample])
+            back = back @ weights[below]
+        return parts
 
     def is_fed(self, inputs, pair, zeros):
         """Whether anything goes into this unit but from units that are zero themselves."""
@@ -105,7 +128,7 @@ class Convolved(Network):
 
     patterns: tuple = ()
 
-    def arrays(self, theta):
+    def matrices(self, theta):
         found, first = [], 0
         for pattern in self.patterns:
             own = theta[first : first + pattern.max() + 1]
@@ -117,17 +140,14 @@ class Convolved(Network):
         """Slopes in the entries of all matrices as slopes in the weights."""
         pairs = zip(self.patterns, matrices, strict=True)
         return np.concatenate(
-            [np.bincount(p[p >= 0], m.reshape(p.shape)[p >= 0], p.max() + 1) for p, m in pairs]
+            [np.bincount(p[p >= 0], matrix[p >= 0], p.max() + 1) for p, matrix in pairs]
         )
 
-    def gradient(self, theta, masks):
-        return self.tied(self.split(self.slopes_of_loss(theta, masks))) + self.decay * theta
+    def slopes_of_loss(self, theta, masks, inputs, outputs):
+        return self.tied(self.entries(theta, masks, inputs, outputs))
 
     def slope(self, theta, masks, inputs, pair):
-        return self.tied(self.split(super().slope(theta, masks, inputs, pair)))
-
-    def split(self, entries):
-        return np.split(entries, np.cumsum([pattern.size for pattern in self.patterns])[:-1])
+        return self.tied(self.entries_of(theta, masks, inputs, pair))
 
     def seen(self, layer, unit):
         return (self.patterns[layer][unit] >= 0).astype(float)
@@ -198,8 +218,17 @@ class Pooled(Network):
 
     def gradient(self, theta, masks):
         _, _, outputs, slope = self.passed(theta, masks, jacobian=True)
+        return self.pulled(theta, outputs, slope)
+
+    def pulled(self, theta, outputs, slope):
         back = 2 * self.scale * (outputs - self.y) / len(self.x)
         return np.einsum("so,sow->w", back, slope) + self.decay * theta
+
+    def rates(self, theta, masks, pairs):
+        hidden, slopes, outputs, slope = self.passed(theta, masks, jacobian=True)
+        motion = -self.pulled(theta, outputs, slope)
+        z = np.array([hidden[layer][sample, unit] for layer, sample, unit in pairs])
+        return z, np.array([slopes[layer][sample, unit] @ motion for layer, sample, unit in pairs])
 
     def slope(self, theta, masks, inputs, pair):
         layer, sample, unit = pair
@@ -211,10 +240,17 @@ class Pooled(Network):
 
 @dataclass
 class Mode:
-    """The sides of all z, and the groups of z that stay zero with one mask."""
+    """The sides of all z, and the groups of z that stay zero with one mask.
+
+    `inverse` is that of the slopes of the groups' rates in their masks, at an earlier point.
+    """
 
     masks: list
     sliding: list = field(default_factory=list)
+    inverse: np.ndarray | None = None
+
+    def copied(self):
+        return Mode([mask.copy() for mask in self.masks], self.sliding, self.inverse)
 
     def set_group(self, group, mask):
         for (layer, sample, unit), orientation in group:
@@ -240,22 +276,36 @@ def velocity(network, theta, mode):
     """The velocity in a mode, and the masks of the groups that slide in it."""
     if not mode.sliding:
         return -network.gradient(theta, mode.masks), np.zeros(0)
-    mode = Mode([mask.copy() for mask in mode.masks], mode.sliding)
-    found = np.array([group_mask(mode, group) for group in mode.sliding])
+    trial = mode.copied()
+    found = np.array([group_mask(trial, group) for group in trial.sliding])
     # The rates of z are affine in each mask alone: Newton's method, which is exact for one layer.
+    # Slopes of an earlier point serve for as long as each step is a tenth of the one before.
+    last = np.inf
     for _ in range(30):
-        base, columns = sliding_rates(network, theta, mode), []
-        for group, mask in zip(mode.sliding, found, strict=True):
-            mode.set_group(group, mask + 1e-3)
-            columns.append((sliding_rates(network, theta, mode) - base) / 1e-3)
-            mode.set_group(group, mask)
-        change = np.linalg.lstsq(np.array(columns).T, -base, rcond=1e-12)[0]
+        base = sliding_rates(network, theta, trial)
+        if trial.inverse is None:
+            mode.inverse = trial.inverse = inverse_of_slopes(network, theta, trial, found, base)
+        change = -trial.inverse @ base
         found = found + change
-        for group, mask in zip(mode.sliding, found, strict=True):
-            mode.set_group(group, mask)
-        if np.abs(change).max() < 1e-13 * max(1.0, np.abs(found).max()):
+        for group, mask in zip(trial.sliding, found, strict=True):
+            trial.set_group(group, mask)
+        size = np.abs(change).max()
+        if size < 1e-13 * max(1.0, np.abs(found).max()):
             break
-    return -network.gradient(theta, mode.masks), found
+        if size > 0.1 * last:
+            trial.inverse = None
+        last = size
+    return -network.gradient(theta, trial.masks), found
+
+
+def inverse_of_slopes(network, theta, mode, masks, base):
+    """Of the rates of the sliding groups in their masks, by differences."""
+    columns = []
+    for group, mask in zip(mode.sliding, masks, strict=True):
+        mode.set_group(group, mask + 1e-3)
+        columns.append((sliding_rates(network, theta, mode) - base) / 1e-3)
+        mode.set_group(group, mask)
+    return np.linalg.pinv(np.array(columns).T, rcond=1e-12)
 
 
 def group_mask(mode, group):
@@ -267,17 +317,11 @@ def group_mask(mode, group):
 def sliding_rates(network, theta, mode, masks=None):
     """How fast one z of each sliding group moves, when it is pulled back to zero."""
     if masks is not None:
-        mode = Mode([mask.copy() for mask in mode.masks], mode.sliding)
+        mode = mode.copied()
         for group, mask in zip(mode.sliding, masks, strict=True):
             mode.set_group(group, mask)
-    hidden, inputs, _ = network.values(theta, mode.masks)
-    motion = -network.gradient(theta, mode.masks)
-    found = []
-    for (pair, _), *_others in mode.sliding:
-        layer, sample, unit = pair
-        own = network.slope(theta, mode.masks, inputs, pair) @ motion
-        found.append(own + 20.0 * hidden[layer][sample, unit])
-    return np.array(found)
+    z, rates = network.rates(theta, mode.masks, [group[0][0] for group in mode.sliding])
+    return rates + 20.0 * z
 
 
 def grouped(network, theta, mode, pairs):
@@ -311,16 +355,16 @@ def decided(network, theta, mode, zeros, leaving=()):
         raise Undecided(f"{3 ** len(groups)} modes to be tried")
     found = []
     for sides in product(*options):
-        trial = tried(network, theta, mode, groups, sides, derived, known)
-        if trial is not None:
-            found.append((velocity(network, theta, trial)[0], trial))
+        following = tried(network, theta, mode, groups, sides, derived, known)
+        if following is not None:
+            found.append(following)
     if not found or any(np.linalg.norm(other - found[0][0]) > _STILL for other, _ in found):
         raise Undecided(f"{len(found)} modes for {primary}")
     return found[0][1]
 
 
 def tried(network, theta, mode, groups, sides, derived, known):
-    """The mode with these sides, if the flow keeps to them; None if not."""
+    """The velocity and the mode with these sides, if the flow keeps to them; None if not."""
     trial = Mode([mask.copy() for mask in mode.masks])
     direction = {}
     for group, side in zip(groups, sides, strict=True):
@@ -355,7 +399,7 @@ def tried(network, theta, mode, groups, sides, derived, known):
             raise Undecided(f"{pair} moves by {rate}")
         if abs(rate) >= _STILL and np.sign(rate) != side:
             return None
-    return trial
+    return motion, trial
 
 
 def at_zero(network, theta):
@@ -390,8 +434,11 @@ def follow(network, theta, times, longest=0.02):
 def segment(network, theta, mode, time, goal, longest, record):
     """From one event to the next, or to the goal."""
     watched = watched_pairs(network, theta, mode)
-    signs = [1 if mode.masks[layer][s, u] > 0.5 else -1 for layer, s, u in watched]
-    held = Mode([mask.copy() for mask in mode.masks], mode.sliding)
+    signs = np.array([1 if mode.masks[layer][s, u] > 0.5 else -1 for layer, s, u in watched])
+    starts = np.cumsum([0, *(mask.size for mask in mode.masks)])
+    widths = [mask.shape[1] for mask in mode.masks]
+    places = np.array([starts[k] + s * widths[k] + u for k, s, u in watched], int)
+    held = mode.copied()
 
     def velocity_at(_, point):
         motion, found = velocity(network, point, held)
@@ -402,9 +449,9 @@ def segment(network, theta, mode, time, goal, longest, record):
     def inside(point):
         """How far each watched z is on its side, and each sliding mask from its bounds."""
         hidden, _, _ = network.values(point)
-        masks = velocity(network, point, held)[1]
-        values = [sign * hidden[k][s, u] for sign, (k, s, u) in zip(signs, watched, strict=True)]
-        return np.array([*values, *masks, *(1 - masks)])
+        masks = velocity(network, point, held)[1] if held.sliding else np.zeros(0)
+        z = np.concatenate([each.ravel() for each in hidden])[places]
+        return np.concatenate([signs * z, masks, 1 - masks])
 
     solver = DOP853(velocity_at, time, theta, goal, rtol=1e-11, atol=1e-12, max_step=longest)
     while solver.status == "running":
