@@ -37,6 +37,8 @@ def assert_confirmed_and_refutable(study: AbstractStudy, results: xr.Dataset) ->
     able = set()
     with np.errstate(all="ignore"):  # what was tampered with makes no sense
         for other in tampered(results):
+            if len(able) == len(findings):
+                break
             for index, finding in enumerate(study.findings(other)):
                 if finding.verdict is Verdict.VIOLATED:
                     able.add(index)
