@@ -4,6 +4,7 @@ import contextlib
 import gc
 import logging
 import os
+import threading
 from pathlib import Path
 
 # The tests are little else than compilations, and without optimisation, and without the emitters
@@ -25,8 +26,31 @@ os.environ.setdefault("THALWEG_COMPILED", "off")
 import hypothesis
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
 import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
+import typechecking
+
+
+class _Contexts(threading.local):
+    """Where MLIR keeps types and constants: one for a hundred functions, not for each.
+
+    To make one takes a quarter of the time of compiling a small function. Each thread has its own.
+    """
+
+    used = 0
+
+    def __init__(self, make):
+        self.make = make
+
+    def __call__(self):
+        if self.used % 100 == 0:
+            self.context = self.make()
+        self.used += 1
+        return self.context
+
+
+mlir.make_ir_context = _Contexts(mlir.make_ir_context)
 
 # Values are drawn freely, shapes from short lists: every new shape costs a compilation, which is
 # why there is no deadline.
@@ -45,6 +69,10 @@ LONGEST = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+def pytest_runtest_setup():
+    typechecking.next_test()
 
 
 def pytest_collection_finish():
