@@ -41,11 +41,13 @@ def jet(coefficients: Float[np.ndarray, "... _"]) -> Jet:
 
 def times(left: Jet, right: Jet) -> Jet:
     """The jet of a product."""
-    a, b = np.moveaxis(left, -1, 0), np.moveaxis(right, -1, 0)
-    return np.stack(
-        [a[0] * b[0], a[1] * b[0] + a[0] * b[1], a[2] * b[0] + 2 * a[1] * b[1] + a[0] * b[2]],
-        axis=-1,
-    )
+    a, da, dda = left[..., 0], left[..., 1], left[..., 2]
+    b, db, ddb = right[..., 0], right[..., 1], right[..., 2]
+    product = np.empty(np.broadcast_shapes(left.shape, right.shape))
+    product[..., 0] = a * b
+    product[..., 1] = da * b + a * db
+    product[..., 2] = dda * b + 2 * da * db + a * ddb
+    return product
 
 
 def constant(value: Float[np.ndarray, "..."]) -> Jet:
