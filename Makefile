@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run explore setup test lint bench docs site release format clean
+.PHONY: run explore setup test lint types style bench docs site release format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -27,10 +27,16 @@ explore: $(READY)
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
+# The type checker takes longest, and one core.
 lint: $(READY)
+	@$(MAKE) --no-print-directory -j2 types style
+
+types: $(READY)
+	$(BIN)/basedpyright
+
+style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 bench: $(READY)
