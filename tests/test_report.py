@@ -25,7 +25,7 @@ from thalweg.experiment import folders, performance, trajectories
 from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest_eigenvalue
 from thalweg.phases import TOO_FEW_RECORDS, Phase
-from thalweg.reports import wording
+from thalweg.reports import beside, wording
 from thalweg.storage import FORMAT
 
 FILE = """
@@ -287,6 +287,22 @@ def test_nothing_that_is_told_can_be_markup(results):
     assert "<script" not in text
     assert "<b>" not in text
     assert text.count("&lt;script&gt;") > 10
+
+
+@pytest.mark.parametrize("trouble", ["none", "it ended", "there is none"])
+def test_what_a_second_process_draws_is_the_same(written, results, tmp_path, monkeypatch, trouble):
+    """To the byte; and where it does not draw, the first one does."""
+    came = []
+    drawn = beside.Beside.drawn
+    monkeypatch.setattr(beside.Beside, "drawn", lambda self: came.append(drawn(self)) or came[0])
+    monkeypatch.setattr(beside, "_cores", lambda: 1 if trouble == "there is none" else 2)
+    with beside.Beside() as second:
+        if trouble == "it ended":
+            second._process.kill()
+        reports.write(results, tmp_path, second)
+    assert [len(each) for each in came] == [3 if trouble == "none" else 0]
+    for name in ("report.html", *(f"{name}.png" for name in PICTURES)):
+        assert (tmp_path / name).read_bytes() == (written / name).read_bytes(), name
 
 
 def test_the_folder_holds_report_pictures_data_and_settings(settings, written):

@@ -1,6 +1,7 @@
 """Commands that write an experiment to begin with, and that run one and write a report."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,14 +132,20 @@ def _require_free(wanted: Any, place: Path) -> None:
 def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tuple[Any, Path]:
     from thalweg import experiment, reports
     from thalweg.experiment import folders
+    from thalweg.quantities.registry import registered
+    from thalweg.reports.beside import Beside
 
-    with progress_bars(*experiment.STAGES) as update:
-        results = experiment.perform(settings, folder_of(file), update, kept_in=place, ready=ready)
-    results.attrs["experiment"] = experiment.settings_of(
-        experiment.moved(settings, folder_of(file), place), ready.objective
-    )
-    with working("report"):
-        page = reports.write(results, place)
+    # Another process knows nothing of quantities that were registered in this one.
+    with nullcontext() if registered() else Beside() as beside:
+        with progress_bars(*experiment.STAGES) as update:
+            results = experiment.perform(
+                settings, folder_of(file), update, kept_in=place, ready=ready
+            )
+        results.attrs["experiment"] = experiment.settings_of(
+            experiment.moved(settings, folder_of(file), place), ready.objective
+        )
+        with working("report"):
+            page = reports.write(results, place, beside)
     folders.finish(place)
     return results, page
 

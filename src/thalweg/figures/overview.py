@@ -22,6 +22,16 @@ def pictures(results: xr.Dataset) -> dict[str, Figure]:
     return {name: picture(results, draw) for name, draw in _drawn(results).items()}
 
 
+def picture_names(results: xr.Dataset) -> tuple[str, ...]:
+    """The names of these pictures, and of the overview."""
+    return (*_drawn(results), "overview")
+
+
+def picture_of(results: xr.Dataset, name: str) -> Figure:
+    """One of them."""
+    return overview(results) if name == "overview" else picture(results, _drawn(results)[name])
+
+
 def overview(results: xr.Dataset) -> Figure:
     """Loss, sharpness and distance below each other, on one axis of time."""
     drawn = _drawn(results)

@@ -1,7 +1,7 @@
 """A report in its folder: data, settings, pictures and the page, sealed by its checksum."""
 
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import xarray as xr
 
 from thalweg.experiment.folders import FORMS, PAGE
 from thalweg.experiment.folders import pictures as all_pictures
+from thalweg.reports.beside import Beside
 from thalweg.reports.page import page
 from thalweg.storage import write_results
 from thalweg.storage.files import remove, write_bytes, write_text, writing_to
@@ -17,39 +18,81 @@ from thalweg.storage.sums import digest_of
 _SEAL = "<!-- sha256 of all above: "
 
 
-def write(results: xr.Dataset, folder: Path) -> Path:
-    """Write data, settings, pictures and report into a folder; the path of the report."""
+def write(results: xr.Dataset, folder: Path, beside: Beside | None = None) -> Path:
+    """Write data, settings, pictures and report into a folder; the path of the report.
+
+    Args:
+        results: of a run.
+        folder: where to.
+        beside: a second process, which draws some of the pictures.
+    """
     write_results(results, folder)
     with writing_to(folder):
         write_text(folder / "experiment.toml", results.attrs["experiment"])
-    return draw(results, folder)
+    return draw(results, folder, beside=beside)
 
 
-def draw(results: xr.Dataset, folder: Path, also: Collection[str] = ()) -> Path:
+def draw(
+    results: xr.Dataset, folder: Path, also: Collection[str] = (), beside: Beside | None = None
+) -> Path:
     """Write the pictures and the report alone; the path of the report.
 
     Pictures are PNG files, as the page has them; `also` names further forms (`FORMS`).
     """
-    import matplotlib.pyplot as plt
+    from thalweg.figures.overview import picture_names
 
-    from thalweg.figures.overview import overview, pictures
-
-    forms, shown = ("png", *also), {}
+    forms, names = ("png", *also), picture_names(results)
+    elsewhere = names[::-3] if beside is not None and not also else ()
     with writing_to(folder):
-        for name, figure in (*pictures(results).items(), ("overview", overview(results))):
-            for form in forms:
-                picture = io.BytesIO()
-                figure.savefig(picture, format=form, dpi=220)
-                figure.set_layout_engine("none")  # it stays as it was laid out for the first form
-                write_bytes(folder / f"{name}.{form}", picture.getvalue())
-                if form == "png":
-                    shown[name] = picture.getvalue()
-            plt.close(figure)
+        found = _written(results, folder, forms, names, elsewhere, beside)
+        shown = {name: found[name] for name in names}
         write_text(folder / PAGE, _sealed(page(results, shown)))
-        written = {(name, form) for name in shown for form in forms}
+        written = set(product(names, forms))
         for name, form in {*product(all_pictures(), FORMS)} - written:  # of what this one replaces
             remove(folder / f"{name}.{form}")
     return folder / PAGE
+
+
+def _written(
+    results: xr.Dataset,
+    folder: Path,
+    forms: Collection[str],
+    names: Collection[str],
+    elsewhere: Collection[str],
+    beside: Beside | None,
+) -> dict[str, bytes]:
+    """Write all pictures, some of which are drawn elsewhere; each as PNG, by name."""
+    if beside is not None:
+        beside.draw(folder, elsewhere)
+    here = {name: _put(folder, name, picture_in(forms, results, name))
+            for name in names if name not in elsewhere}  # fmt: skip
+    there = {} if beside is None else beside.drawn()
+    for name in elsewhere:
+        came = {"png": there[name]} if name in there else picture_in(forms, results, name)
+        here[name] = _put(folder, name, came)
+    return here
+
+
+def _put(folder: Path, name: str, forms: Mapping[str, bytes]) -> bytes:
+    for form, picture in forms.items():
+        write_bytes(folder / f"{name}.{form}", picture)
+    return forms["png"]
+
+
+def picture_in(forms: Collection[str], results: xr.Dataset, name: str) -> dict[str, bytes]:
+    """A picture of the results in each of these forms."""
+    import matplotlib.pyplot as plt
+
+    from thalweg.figures.overview import picture_of
+
+    figure, found = picture_of(results, name), {}
+    for form in forms:
+        picture = io.BytesIO()
+        figure.savefig(picture, format=form, dpi=220)
+        figure.set_layout_engine("none")  # it stays as it was laid out for the first form
+        found[form] = picture.getvalue()
+    plt.close(figure)
+    return found
 
 
 def fault_of(report: Path) -> str | None:
