@@ -70,7 +70,9 @@ class Beside:
 
 
 def _cores() -> int:
-    """How many this process may use."""
+    """How many this process may use: one where it is told to have one thread."""
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
