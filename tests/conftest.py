@@ -27,6 +27,7 @@ import hypothesis
 import jax
 import pytest
 from jax._src.interpreters import mlir
+from jax._src.lib.mlir import ir
 
 import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
 import typechecking
@@ -35,7 +36,8 @@ import typechecking
 class _Contexts(threading.local):
     """Where MLIR keeps types and constants: one for a hundred functions, not for each.
 
-    To make one takes a quarter of the time of compiling a small function. Each thread has its own.
+    To make one takes a quarter of the time of compiling a small function. Each thread has its own,
+    and so has what is compiled while something else is lowered: it would land in that.
     """
 
     used = 0
@@ -44,6 +46,8 @@ class _Contexts(threading.local):
         self.make = make
 
     def __call__(self):
+        if ir.Context.current is not None:
+            return self.make()
         if self.used % 100 == 0:
             self.context = self.make()
         self.used += 1

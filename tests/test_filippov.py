@@ -418,8 +418,9 @@ def test_kinks_of_a_network(slopes):
     """Oracle: automatic differentiation of the network, and of its pre-activations one by one."""
     network, weights = gaussian_case(4, (3, 4, 5, 2), 6, slopes, decay=0.2)
     _, inputs, _ = network.values(np.concatenate([array.ravel() for array in weights]))
-    below = inputs[1][2]  # let the third unit of the second layer be zero on the sample 2
-    weights[1][3] -= weights[1][3] @ below / (below @ below) * below
+    # Unit 3 of the second layer is next to its kink on sample 2, where rounding leaves the side.
+    below = inputs[1][2]
+    weights[1][3] += (1e-13 - weights[1][3] @ below) / (below @ below) * below
     objective, start = problem_of(network, weights)
     kinked = objective.kinked
     arrays = tuple(np.asarray(array) for array in start)

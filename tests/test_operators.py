@@ -190,7 +190,9 @@ def test_hessians_over_any_pytree(method):
         assert jax.tree.map(np.shape, high.vector) == {"in": (3, 4), "out": [(), (1,)]}
         flat = np.asarray(ravel_pytree(high.vector)[0])
         assert np.linalg.norm(hessian @ flat - high.value * flat) <= high.error
-    assert tw.sharpness(objective, weights, method=method).value == found.largest[0].value
+    # One end alone: the same products in another order of rounding.
+    alone = tw.sharpness(objective, weights, method=method)
+    assert abs(alone.value - found.largest[0].value) <= alone.error + found.largest[0].error
 
 
 def test_density_and_paths_over_any_pytree():

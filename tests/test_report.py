@@ -316,7 +316,9 @@ def test_the_folder_holds_report_pictures_data_and_settings(settings, written):
     assert "<h1>Three &lt;runs&gt;</h1>" in text
     assert not re.search(r"/(tmp|home|root|work)/", re.sub(r"base64,[^\"]*", "", text))
     below = re.findall(r"<figcaption>(.*?)</figcaption>", text, re.DOTALL)
-    captions = [each for every in below for each in re.findall("<p>(.*?)</p>", every) or [every]]
+    captions = [
+        each for every in below for each in re.findall("<p[^>]*>(.*?)</p>", every) or [every]
+    ]
     assert len(captions) == 1 + 6  # how to read the overview, and one for each panel and picture
     assert all(len(each) > 60 and each.endswith(".") and "nan" not in each for each in captions)
     assert "What does not apply, and why" in text

@@ -36,7 +36,7 @@ def page(results: xr.Dataset, drawn: Mapping[str, bytes]) -> str:
         rows=table(results),
         oscillating=any(row["phase"] in OSCILLATING for row in summary(results)),
         overview=_inside(drawn["overview"]),
-        panels=[told[name] for name in IN_OVERVIEW if name in drawn],
+        panels={name: told[name] for name in IN_OVERVIEW if name in drawn},
         pictures=[
             {"name": name, "caption": told[name], "png": _inside(png)}
             for name, png in drawn.items()
