@@ -29,15 +29,19 @@ import pytest
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 
-import thalweg  # noqa: F401  (turns on 64-bit mode before any array is made)
 import typechecking
+
+# isort: split
+# It turns on 64-bit mode before any array is made, and is checked by what comes before it.
+import thalweg  # noqa: F401
 
 
 class _Contexts(threading.local):
     """Where MLIR keeps types and constants: one for a hundred functions, not for each.
 
-    To make one takes a quarter of the time of compiling a small function. Each thread has its own,
-    and so has what is compiled while something else is lowered: it would land in that.
+    To make one takes a quarter of the time of compiling a small function. Each thread has its own.
+    What is lowered on the way, because a constant is computed, has one for itself: JAX copies its
+    module, and MLIR puts the copy of a module into the one of its context that is being written.
     """
 
     used = 0

@@ -1,8 +1,12 @@
 """What the other tests rely on: the first calls of every function are checked, in each test."""
 
+import jax
+import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 from jaxtyping import Float
 
 import typechecking
@@ -30,3 +34,16 @@ def test_the_first_calls_of_each_test_are_checked(monkeypatch):
         for _ in range(3):
             checked(RIGHT)
         checked(WRONG)
+
+
+def test_a_constant_is_computed_while_a_function_is_lowered():
+    """Both are compiled, and one of them in the middle of the other."""
+
+    def lowered(_, x):
+        assert jnp.sum(jnp.ones(17) * 2.5) == 42.5
+        return [x]
+
+    primitive = Primitive("computes_a_constant")
+    primitive.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(primitive, lowered)
+    assert jax.jit(lambda x: primitive.bind(x) + 1)(1.0) == 2.0
