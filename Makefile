@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
-.PHONY: run explore setup test lint types style bench docs site release format clean
+.PHONY: run explore setup test suite lint types style bench docs site release format clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -22,12 +22,15 @@ run: $(READY)
 explore: $(READY)
 	$(BIN)/thalweg explore
 
+# The tests start as soon as style is right, beside the type checker, which takes longest of the rest, and one core.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j2 types style suite
+
 # One thread of linear algebra per worker: the workers share the cores already. A file is one worker's,
 # because tests share what a file computes; tests/conftest.py puts the longest files first.
-test: lint
+suite: $(READY)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
-# The type checker takes longest, and one core.
 lint: $(READY)
 	@$(MAKE) --no-print-directory -j2 types style
 
