@@ -26,6 +26,7 @@ from thalweg.figures.overview import overview, pictures
 from thalweg.figures.spectrum import draw_smallest_eigenvalue
 from thalweg.phases import TOO_FEW_RECORDS, Phase
 from thalweg.reports import beside, wording
+from thalweg.reports.writing import picture_in
 from thalweg.storage import FORMAT
 
 FILE = """
@@ -52,8 +53,15 @@ def settings():
 
 
 @pytest.fixture(scope="module")
-def results(settings):
-    return experiment.perform(settings)
+def performed(settings):
+    """What a run has found, and what of it was known before theorems were checked."""
+    early = []
+    return experiment.perform(settings, measured=early.append), *early
+
+
+@pytest.fixture(scope="module")
+def results(performed):
+    return performed[0]
 
 
 @pytest.fixture(scope="module")
@@ -289,9 +297,26 @@ def test_nothing_that_is_told_can_be_markup(results):
     assert text.count("&lt;script&gt;") > 10
 
 
+def test_all_but_the_certificates_is_known_before_them(performed):
+    results, early = performed
+    assert not early.attrs["certificates"]
+    xr.testing.assert_identical(
+        early.drop_vars("greatest_sharpness").drop_attrs(deep=False),
+        results.drop_vars("greatest_sharpness").drop_attrs(deep=False),
+    )
+    least = float(results.least_sharpness)
+    known = results.assign(greatest_sharpness=results.greatest_sharpness.copy(data=2 * least))
+    for name in PICTURES:
+        drawn = [picture_in(("png",), each, name)["png"] for each in (early, known)]
+        assert (drawn[0] != drawn[1]) == (name in folders.OF_CERTIFICATES), name
+
+
 @pytest.mark.parametrize("trouble", ["none", "it ended", "there is none"])
-def test_what_a_second_process_draws_is_the_same(written, results, tmp_path, monkeypatch, trouble):
-    """To the byte; and where it does not draw, the first one does."""
+def test_what_a_second_process_draws_is_the_same(
+    written, performed, tmp_path, monkeypatch, trouble
+):
+    """To the byte, also what it draws before there are certificates; else the first one draws."""
+    results, early = performed
     came = []
     drawn = beside.Beside.drawn
     monkeypatch.setattr(beside.Beside, "drawn", lambda self: came.append(drawn(self)) or came[0])
@@ -299,8 +324,9 @@ def test_what_a_second_process_draws_is_the_same(written, results, tmp_path, mon
     with beside.Beside() as second:
         if trouble == "it ended":
             second._process.kill()
+        second.draw(early, but=folders.OF_CERTIFICATES)
         reports.write(results, tmp_path, second)
-    assert [len(each) for each in came] == [3 if trouble == "none" else 0]
+    assert [[*each] for each in came] == [[*PICTURES] if trouble == "none" else []]
     for name in ("report.html", *(f"{name}.png" for name in PICTURES)):
         assert (tmp_path / name).read_bytes() == (written / name).read_bytes(), name
 

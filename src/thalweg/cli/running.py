@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,9 +138,10 @@ def _performed(settings: Any, ready: Any, file: Path | None, place: Path) -> tup
 
     # Another process knows nothing of quantities that were registered in this one.
     with nullcontext() if registered() else Beside() as beside:
+        begin = None if beside is None else partial(beside.draw, but=folders.OF_CERTIFICATES)
         with progress_bars(*experiment.STAGES) as update:
             results = experiment.perform(
-                settings, folder_of(file), update, kept_in=place, ready=ready
+                settings, folder_of(file), update, kept_in=place, ready=ready, measured=begin
             )
         results.attrs["experiment"] = experiment.settings_of(
             experiment.moved(settings, folder_of(file), place), ready.objective

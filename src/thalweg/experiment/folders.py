@@ -42,6 +42,9 @@ FORMS = ("png", "pdf", "svg")
 IN_OVERVIEW = ("loss", "sharpness", "distance")
 """What the one picture that says most shows, below each other."""
 
+OF_CERTIFICATES = ("sharpness", "overview")
+"""The pictures that show what theorems say of this start, besides what was measured."""
+
 
 def pictures() -> tuple[str, ...]:
     """The names of all pictures that a report may have."""

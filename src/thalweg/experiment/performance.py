@@ -7,7 +7,7 @@ whatever could not be measured: the reason then stands in an attribute.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +32,7 @@ from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.flatness import flatness
 from thalweg.experiment.folders import PARTS
-from thalweg.experiment.results import Measurements, assemble
+from thalweg.experiment.results import NO_CERTIFICATES, Measurements, assemble
 from thalweg.experiment.settings import Experiment, Output
 from thalweg.experiment.trajectories import (
     descent_arrays,
@@ -69,6 +69,7 @@ def perform(
     *,
     kept_in: Path | None = None,
     ready: Prepared | None = None,
+    measured: Callable[[xr.Dataset], None] | None = None,
 ) -> xr.Dataset:
     """Run the experiment: loss, distance to the flow and curvature of every run, over time.
 
@@ -79,10 +80,11 @@ def perform(
         kept_in: a folder where finished parts are kept until `folders.finish`; work that was
             interrupted goes on from there, and comes to the same results.
         ready: what `prepared` made of it, if that was done already.
+        measured: called with everything but the certificates, before these are checked.
     """
     ready = prepared(experiment, folder) if ready is None else ready
     keeper = keeper_of(experiment, ready, kept_in)
-    work = Work(experiment, ready.objective, ready.weights, keeper, progress)
+    work = Work(experiment, ready.objective, ready.weights, keeper, progress, measured)
     with one_blas_thread():
         return work.results()
 
@@ -117,6 +119,7 @@ class Work:
     weights: AnyWeights
     keeper: Keeper
     progress: Progress
+    seen: Callable[[xr.Dataset], None] | None = None
 
     def results(self) -> xr.Dataset:
         """All stages, then all that they found in one dataset."""
@@ -141,14 +144,24 @@ class Work:
             proven=proven,
             spectra=self.spectra(trajectories),
             quantities=self.quantities(trajectories),
-            certificates=self.certificates(runs[0], exact),
+            certificates=NO_CERTIFICATES,
             theory=flatness(self.network_objective),
             minimum=np.nan
             if self.network_objective is None
             else least_loss(self.network_objective),
             reasons=reasons | {"no_tube": no_tube},
         )
-        results = assemble(self.experiment, self.objective, found, self.keeper.seconds)
+        if self.seen is not None:
+            self.seen(self.assembled(found, {}))
+        return self.assembled(replace(found, certificates=self.certificates(runs[0], exact)))
+
+    def assembled(
+        self, found: Measurements, circumstances: dict[str, str] | None = None
+    ) -> xr.Dataset:
+        """One dataset."""
+        results = assemble(
+            self.experiment, self.objective, found, self.keeper.seconds, circumstances
+        )
         return results.assign_attrs(digest=self.keeper.digest)
 
     def descent(self) -> list[Descent]:
@@ -241,10 +254,10 @@ class Work:
         self.progress("quantities", 1.0)
         return found
 
-    def certificates(self, run: Descent, exact: AbstractFlow | None) -> dict[str, str | float]:
+    def certificates(self, run: Descent, exact: AbstractFlow | None) -> Mapping[str, str | float]:
         """Which guarantees hold for the first learning rate, as text, and what they bound."""
         self.progress("certificates", 0.0)
-        found: dict[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
+        found = NO_CERTIFICATES
         if self.experiment.certificates.enabled and self.network_objective is not None:
             arrays = self._part("certificates", 0, lambda: self._certify(run, exact))
             found = {

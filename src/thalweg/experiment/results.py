@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,9 @@ from thalweg.storage.keeper import Arrays
 KIND = "run"
 """What the attribute `kind` of such a dataset says."""
 
+NO_CERTIFICATES: Mapping[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
+"""What there is of theorems where none was asked for, or none was checked yet."""
+
 _PROVEN = ("distance_lower", "distance_upper", "flow_loss_lower", "flow_loss_upper")
 
 
@@ -39,7 +42,7 @@ class Measurements:
     proven: list[Arrays]
     spectra: list[Arrays]
     quantities: list[Arrays]
-    certificates: dict[str, str | float]
+    certificates: Mapping[str, str | float]
     theory: dict[str, float]
     minimum: float
     reasons: dict[str, str]

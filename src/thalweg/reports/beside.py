@@ -1,20 +1,30 @@
-"""Some of a report's pictures, drawn in a second process while this one draws the others.
+"""A report's pictures, drawn in a second process while this one goes on.
 
-The process is begun before the run and loads what it draws with while the run is computed. Then it
-reads the results from the folder that they were written to, and what it draws is to the byte what
-this process would have drawn. Whatever goes wrong there, pictures that do not come are drawn here.
+The process is begun before the run and loads what it draws with while the run is computed. It is
+then told what was measured, draws what can be drawn of that while theorems are checked, and the
+rest when all is known. What it draws is to the byte what this process would have drawn, which is
+spared loading Matplotlib. Whatever goes wrong there, all pictures are drawn here.
+
+What is sent is pickled: both ends of the pipe are this program's own, and nothing of it is kept.
 """
 
+import gc
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
+from typing import IO
+
+import xarray as xr
 
 _LONGEST = 60.0  # seconds to wait for pictures, which take one or two
-_HEAD = 8  # bytes that say how long a picture is
+_HEAD = 8  # bytes that say how long a message is
+_ALLOCATIONS = 100_000  # before unreachable objects are looked for, as in commands
 
 
 class Beside:
@@ -25,7 +35,7 @@ class Beside:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked: list[str] = []
+        self._asked = False
 
     def __enter__(self) -> "Beside":
         if _cores() > 1 and sys.executable:
@@ -45,28 +55,27 @@ class Beside:
             self._process.kill()
             self._process.communicate()
 
-    def draw(self, folder: Path, names: Collection[str]) -> None:
-        """Draw these pictures of the results in a folder."""
-        process, self._asked = self._process, list(names)
-        if process is None or process.stdin is None:
+    def draw(self, results: xr.Dataset, but: Collection[str] = ()) -> None:
+        """Draw the pictures of these results that were not drawn yet, but those of these names."""
+        if self._process is None or self._process.stdin is None:
             return
+        self._asked = True
         with suppress(OSError):
-            process.stdin.write(b"\0".join(map(os.fsencode, (folder.absolute(), *names))))
+            _send(self._process.stdin, pickle.dumps((results, tuple(but))))
+
+    def drawn(self) -> dict[str, bytes]:
+        """All pictures by name, in the order of a report; none where they did not come."""
+        process = self._process
+        if process is None or process.stdin is None or not self._asked:
+            return {}
         with suppress(OSError):
             process.stdin.close()
         process.stdin = None  # which `communicate` would write to
-
-    def drawn(self) -> dict[str, bytes]:
-        """The pictures that were asked for, by name, as far as they came."""
-        if self._process is None or not self._asked:
-            return {}
         try:
-            sent, _ = self._process.communicate(timeout=_LONGEST)
+            sent, _ = process.communicate(timeout=_LONGEST)
         except subprocess.TimeoutExpired:
             return {}
-        if self._process.returncode:
-            return {}
-        return dict(zip(self._asked, _parts(sent), strict=False))
+        return {} if process.returncode else pickle.loads(sent)
 
 
 def _cores() -> int:
@@ -78,37 +87,47 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _parts(sent: bytes) -> list[bytes]:
-    """Each behind its length."""
-    found = []
-    while sent:
-        end = _HEAD + int.from_bytes(sent[:_HEAD], "big")
-        found.append(sent[_HEAD:end])
-        sent = sent[end:]
-    return found
+def _send(to: IO[bytes], message: bytes) -> None:
+    to.write(len(message).to_bytes(_HEAD, "big") + message)
+    to.flush()
 
 
-def _draw_as_told(said: bytes) -> bytes:
-    """All pictures that were asked for, each behind its length."""
+def _listen(messages: SimpleQueue[bytes]) -> None:
+    """Take what is sent at once, for a pipe holds little; nothing is the end of it."""
+    while head := sys.stdin.buffer.read(_HEAD):
+        messages.put(sys.stdin.buffer.read(int.from_bytes(head, "big")))
+    messages.put(b"")
+
+
+def _draw_as_told(messages: SimpleQueue[bytes]) -> Mapping[str, bytes]:
+    """All pictures that were asked for."""
+    from thalweg.figures.overview import picture_names
     from thalweg.reports.writing import picture_in
-    from thalweg.storage import open_results
 
-    folder, *names = map(os.fsdecode, said.split(b"\0"))
-    results = open_results(folder).load()
-    parts = [picture_in(("png",), results, name)["png"] for name in names]
-    return b"".join(len(part).to_bytes(_HEAD, "big") + part for part in parts)
+    found: dict[str, bytes] = {}
+    names: tuple[str, ...] = ()
+    while message := messages.get():
+        results, but = pickle.loads(message)
+        names = picture_names(results)
+        for name in names:
+            if name not in but and name not in found:
+                found[name] = picture_in(("png",), results, name)["png"]
+    return {name: found[name] for name in names}
 
 
-def _load() -> None:
-    """What drawing takes, before there is anything to be drawn."""
+def _main() -> None:
+    gc.set_threshold(_ALLOCATIONS)
+    messages: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_listen, args=(messages,), daemon=True).start()
+    # What drawing takes, before there is anything to be drawn.
     import matplotlib.backends.backend_agg  # noqa: F401
-    import zarr  # noqa: F401
 
     import thalweg.figures.overview  # noqa: F401
 
+    drawn = _draw_as_told(messages)
+    if drawn:  # nothing where the other process has ended
+        sys.stdout.buffer.write(pickle.dumps(drawn))
+
 
 if __name__ == "__main__":
-    _load()
-    told = sys.stdin.buffer.read()
-    if told:  # nothing where the other process has ended
-        sys.stdout.buffer.write(_draw_as_told(told))
+    _main()

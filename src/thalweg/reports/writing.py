@@ -24,8 +24,10 @@ def write(results: xr.Dataset, folder: Path, beside: Beside | None = None) -> Pa
     Args:
         results: of a run.
         folder: where to.
-        beside: a second process, which draws some of the pictures.
+        beside: a second process, which draws the pictures.
     """
+    if beside is not None:
+        beside.draw(results)
     write_results(results, folder)
     with writing_to(folder):
         write_text(folder / "experiment.toml", results.attrs["experiment"])
@@ -37,40 +39,29 @@ def draw(
 ) -> Path:
     """Write the pictures and the report alone; the path of the report.
 
-    Pictures are PNG files, as the page has them; `also` names further forms (`FORMS`).
+    Pictures are PNG files, as the page has them; `also` names further forms (`FORMS`). A second
+    process that was told of these results may have drawn them.
     """
-    from thalweg.figures.overview import picture_names
-
-    forms, names = ("png", *also), picture_names(results)
-    elsewhere = names[::-3] if beside is not None and not also else ()
+    forms = ("png", *also)
+    came = {} if beside is None or also else beside.drawn()
     with writing_to(folder):
-        found = _written(results, folder, forms, names, elsewhere, beside)
-        shown = {name: found[name] for name in names}
+        if came:
+            shown = {name: _put(folder, name, {"png": png}) for name, png in came.items()}
+        else:
+            shown = _drawn_here(results, folder, forms)
         write_text(folder / PAGE, _sealed(page(results, shown)))
-        written = set(product(names, forms))
+        written = set(product(shown, forms))
         for name, form in {*product(all_pictures(), FORMS)} - written:  # of what this one replaces
             remove(folder / f"{name}.{form}")
     return folder / PAGE
 
 
-def _written(
-    results: xr.Dataset,
-    folder: Path,
-    forms: Collection[str],
-    names: Collection[str],
-    elsewhere: Collection[str],
-    beside: Beside | None,
-) -> dict[str, bytes]:
-    """Write all pictures, some of which are drawn elsewhere; each as PNG, by name."""
-    if beside is not None:
-        beside.draw(folder, elsewhere)
-    here = {name: _put(folder, name, picture_in(forms, results, name))
-            for name in names if name not in elsewhere}  # fmt: skip
-    there = {} if beside is None else beside.drawn()
-    for name in elsewhere:
-        came = {"png": there[name]} if name in there else picture_in(forms, results, name)
-        here[name] = _put(folder, name, came)
-    return here
+def _drawn_here(results: xr.Dataset, folder: Path, forms: Collection[str]) -> dict[str, bytes]:
+    """Write all pictures; each as PNG, by name."""
+    from thalweg.figures.overview import picture_names
+
+    names = picture_names(results)
+    return {name: _put(folder, name, picture_in(forms, results, name)) for name in names}
 
 
 def _put(folder: Path, name: str, forms: Mapping[str, bytes]) -> bytes:
