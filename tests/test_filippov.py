@@ -10,9 +10,17 @@ import pytest
 
 import event_driven
 import thalweg as tw
-from thalweg.network import BiasedNetwork, Convolution, Dense, SharedNetwork, Tied
+from kinked_cases import (
+    biased,
+    convolved,
+    gaussian_case,
+    on_kinks,
+    on_kinks_of_two_layers,
+    problem_of,
+    with_bias,
+    with_dead_samples,
+)
 from thalweg.solvers import Filippov
-from thalweg.solvers.box import solved_in_box
 from thalweg.solvers.filippov_step import start_at, step_from
 
 TIMES = (0.8, 1.6, 2.4)
@@ -21,95 +29,6 @@ TIMES = (0.8, 1.6, 2.4)
 # default, all of them where many examples are asked for.
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 FEW = 3
-
-
-def gaussian_case(seed, widths=(2, 5, 5, 1), samples=10, slopes=(1.0, 0.0), decay=0.0, scale=1.0):
-    rng = np.random.default_rng(seed)
-    x, y = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
-    shapes = list(zip(widths[1:], widths[:-1], strict=True))
-    weights = [scale * rng.normal(size=shape) for shape in shapes]
-    return event_driven.Network(x, y, shapes, slopes, decay=decay), weights
-
-
-def with_bias(seed):
-    """The last feature is constant: the first layer has a bias."""
-    network, weights = gaussian_case(seed, (3, 5, 5, 1))
-    network.x[:, -1] = 1.0
-    return network, weights
-
-
-def on_kinks(seed, slopes=(1.0, 0.0)):
-    """Some pre-activations of the first layer are zero at the start."""
-    network, weights = gaussian_case(seed, (2, 4, 4, 1), 6, slopes)
-    network.x[0], network.x[1] = (1.0, 0.0), (0.0, 1.0)
-    weights[0][0, 0] = weights[0][1, 1] = 0.0
-    return network, weights
-
-
-def on_kinks_of_two_layers(seed, slopes=(1.0, 0.1)):
-    """One sample is on a kink of each layer at the start."""
-    network, weights = gaussian_case(seed, (2, 4, 4, 1), 6, slopes)
-    network.x[0] = (1.0, 0.0)
-    weights[0][0, 0] = 0.0
-    (below,) = np.maximum(weights[0] @ network.x[:1].T, slopes[1] * weights[0] @ network.x[:1].T).T
-    active = int(np.argmax(np.abs(below)))
-    weights[1][0, active] -= weights[1][0] @ below / below[active]
-    return network, weights
-
-
-def with_dead_samples(seed):
-    """Narrow first layers: some samples have no active unit, and wake or fall asleep."""
-    return gaussian_case(seed, (2, 2, 3, 1), 12)
-
-
-def convolved(seed, layers, slopes=(1.0, 0.0), samples=5):
-    """Layers that share weights; a signal of six numbers, unless the layers say otherwise."""
-    layers = LAYERS[layers]
-    network = SharedNetwork(layers, slopes)
-    patterns = tuple(np.asarray(layer.pattern) for layer in layers)
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(samples, network.features))
-    y = rng.normal(size=(samples, network.outputs))
-    oracle = event_driven.Convolved(
-        x, y, [pattern.shape for pattern in patterns], slopes, patterns=patterns
-    )
-    oracle.network = network
-    return oracle, [rng.normal(size=shape) for shape in network.shapes]
-
-
-def biased(seed, layers, pooling=(), slopes=(1.0, 0.0), samples=5):
-    """Layers with biases, some of them pooled in pairs."""
-    layers = LAYERS[layers]
-    network = BiasedNetwork(layers, slopes, pooling=[(1, size) for size in pooling])
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(samples, network.features))
-    y = rng.normal(size=(samples, network.outputs))
-    oracle = event_driven.Pooled(
-        x,
-        y,
-        [],
-        slopes,
-        patterns=tuple(np.asarray(layer.pattern) for layer in layers),
-        channels=tuple(
-            np.repeat(np.arange(layer.channels), layer.outputs // layer.channels)
-            for layer in layers
-        ),
-        pooled=tuple(size == 2 for size in (*pooling, *[1] * len(layers)))[: len(layers)],
-    )
-    oracle.network = network
-    return oracle, [rng.normal(size=shape) for shape in network.shapes]
-
-
-SIGNAL = Convolution(1, 2, kernel=(1, 3), image=(1, 6))
-LAYERS = {
-    "one": [SIGNAL, Dense(8, 1)],
-    "two": [SIGNAL, Convolution(2, 2, kernel=(1, 2), image=(1, 4)), Dense(6, 1)],
-    "stride": [Convolution(1, 2, kernel=2, image=4, stride=2, padding=1), Dense(18, 2)],
-    "tied": [Tied([[0, 1, -1, 2], [-1, 0, 1, 2], [2, -1, 0, 1]]), Dense(3, 2), Dense(2, 1)],
-    "dense": [Dense(2, 4), Dense(4, 3), Dense(3, 1)],
-    "pooled": [SIGNAL, Dense(4, 1)],
-    "pooled, deep": [SIGNAL, Dense(4, 2), Dense(2, 1)],
-}
 
 
 FAMILIES = {
@@ -158,20 +77,6 @@ FAMILIES = {
     ],
     "dead samples": [(with_dead_samples, {"seed": seed}) for seed in range(8)],
 }
-
-
-def problem_of(network, weights):
-    if hasattr(network, "network"):
-        model = network.network
-    else:
-        widths = [network.x.shape[1], *(array.shape[0] for array in weights)]
-        model = tw.HomogeneousNetwork(widths, slopes=network.slopes)
-    objective = tw.Objective(
-        model,
-        tw.Regression(network.x, network.y, scale=network.scale),
-        weight_decay=network.decay,
-    )
-    return objective, tuple(jnp.asarray(array) for array in weights)
 
 
 def rows(flow):
@@ -382,6 +287,22 @@ def test_which_kinks_it_meets_is_told_on_request():
     assert set(plain.records) == {"crossings", "sliding", "ridge_distance"}
 
 
+def test_a_kink_that_is_left_on_the_other_side_was_crossed():
+    """Oracle: the sign at the end, of a kink along which the flow slid, and which it came to."""
+    objective, start = problem_of(*gaussian_case(7))
+    times = np.linspace(0.1, 2.4, 24)
+    told = tw.flow(
+        objective, start, times=times, rtol=1e-3, estimate_error=False, solver=Filippov(which=True)
+    )
+    slides, crossed = told.records["slides"], told.records["crossed"].sum(axis=0)
+    ends = (start, tuple(array[-1] for array in told.weights))
+    z = [objective.kinked.start(tuple(map(np.asarray, each))).z for each in ends]
+    left = slides.any(axis=0) & ~slides[-1]
+    flipped = (z[0] > 0) != (z[1] > 0)
+    assert np.any(left & flipped)
+    np.testing.assert_array_equal(crossed[left] % 2, flipped[left])
+
+
 def test_looking_for_kinks_ends_at_the_first():
     objective, start = problem_of(*gaussian_case(3))
     across = tw.flow(objective, start, times=TIMES, rtol=1e-3, estimate_error=False)
@@ -392,171 +313,18 @@ def test_looking_for_kinks_ends_at_the_first():
     assert 0 < spent < 0.5 * alone.gradient_evaluations
 
 
-# --- the parts -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(("last", "solver"), [(0.5, "chebyshev"), (-4.0, "filippov")])
+def test_looking_for_kinks_ends_where_the_flow_is_stiff(last, solver):
+    """One unit on two samples; the first is so long that explicit steps must be below 1e-4.
 
-
-@pytest.mark.parametrize("rank", [2, 8])
-def test_the_problem_in_a_box(rank):
-    """Oracle: the conditions that hold at a minimiser and nowhere else."""
-    rng = np.random.default_rng(rank)
-    for _ in range(20):
-        factor = rng.normal(size=(8, rank)) * rng.uniform(0.01, 10, size=(8, 1))
-        matrix, target = factor @ factor.T, factor @ rng.normal(size=rank)
-        lower = rng.normal(size=8)
-        upper = lower + rng.uniform(0, 1, size=8) * (rng.uniform(size=8) > 0.2)
-        found = solved_in_box(matrix, target, lower, upper, (lower + upper) / 2)
-        slope = matrix @ found - target
-        small = 1e-8 * np.abs(matrix).max()  # rounding, against the largest entry
-        assert np.all((found >= lower - 1e-12) & (found <= upper + 1e-12))
-        assert np.all(np.abs(slope)[(found > lower + 1e-9) & (found < upper - 1e-9)] < small)
-        assert np.all(slope[(found <= lower + 1e-9) & (upper > lower)] > -small)
-        assert np.all(slope[(found >= upper - 1e-9) & (upper > lower)] < small)
-
-
-@pytest.mark.parametrize("slopes", [(1.0, 0.0), (1.0, -0.5)])
-def test_kinks_of_a_network(slopes):
-    """Oracle: automatic differentiation of the network, and of its pre-activations one by one."""
-    network, weights = gaussian_case(4, (3, 4, 5, 2), 6, slopes, decay=0.2)
-    _, inputs, _ = network.values(np.concatenate([array.ravel() for array in weights]))
-    # Unit 3 of the second layer is next to its kink on sample 2, where rounding leaves the side.
-    below = inputs[1][2]
-    weights[1][3] += (1e-13 - weights[1][3] @ below) / (below @ below) * below
-    objective, start = problem_of(network, weights)
-    kinked = objective.kinked
-    arrays = tuple(np.asarray(array) for array in start)
-    forward = kinked.start(arrays)
-    masks = (forward.z > 0).astype(float)
-    point = kinked.evaluate(forward, masks)
-    for mine, theirs in zip(point.gradient, objective.gradient(start), strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-13)
-    theta = np.concatenate([array.ravel() for array in weights])
-    split = [masks[:, :4], masks[:, 4:]]
-    _, inputs, _ = network.values(theta)
-    pairs = [(0, 2, 1), (1, 2, 3), (1, 5, 0), (0, 5, 3)]
-    slopes_of_z = np.array([network.slope(theta, split, inputs, pair) for pair in pairs])
-    sample, kink = np.array([2, 2, 5, 5]), np.array([1, 7, 4, 3])
-    gram = kinked.kinks.gram(forward, sample, kink)
-    np.testing.assert_allclose(gram, slopes_of_z @ slopes_of_z.T, atol=1e-12)
-    np.testing.assert_allclose(kinked.kinks.squares(forward, sample, kink), np.diag(gram))
-    # The gradient for another mask, by the sample that changed; where z is zero, it jumps.
-    changed = masks.copy()
-    changed[2, 7] = 0.3
-    other = kinked.remasked(point, changed)
-    jump = (0.3 - masks[2, 7]) * point.deltas[2, 7] * slopes_of_z[1]
-    mine = np.concatenate([array.ravel() for array in other.gradient])
-    was = np.concatenate([array.ravel() for array in point.gradient])
-    np.testing.assert_allclose(
-        mine, network.gradient(theta, [changed[:, :4], changed[:, 4:]]), atol=1e-13
-    )
-    assert np.linalg.norm(jump) > 0.01
-    np.testing.assert_allclose(mine - was, jump, atol=1e-12)
-    np.testing.assert_allclose(other.image, kinked.kinks.image(other.gradient), atol=1e-12)
-
-
-SHARED = [
-    SharedNetwork(
-        [Convolution(1, 2, 3, 6, stride=2, padding=1), Convolution(2, 3, 2, 3), Dense(12, 2)],
-        (1.0, -0.5),
-    ),
-    SharedNetwork(LAYERS["tied"], (1.0, 0.0)),
-    BiasedNetwork(
-        [Convolution(1, 2, 3, 6, padding=1), Convolution(2, 3, 2, 3), Dense(12, 4), Dense(4, 2)],
-        pooling=(2,),
-    ),
-    BiasedNetwork([SIGNAL, Dense(2, 1)], (1.0, 1.0), pooling=[(1, 4)]),
-]
-
-
-@pytest.mark.parametrize("network", SHARED)
-def test_kinks_of_shared_weights(network):
-    """Oracles: automatic differentiation; differences of z for given masks, one weight by one."""
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(4, network.features)), rng.normal(size=(4, network.outputs))
-    objective = tw.Objective(network, tw.Regression(x, y), weight_decay=0.1)
-    start = tuple(rng.normal(size=shape) for shape in network.shapes)
-    kinked = objective.kinked
-    kinks = kinked.kinks
-    forward = kinked.start(start)
-    masks = (forward.z > 0).astype(float)
-    point = kinked.evaluate(forward, masks)
-    slopes = objective.gradient(tuple(jnp.asarray(array) for array in start))
-    for mine, theirs in zip(point.gradient, slopes, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-13)
-    chosen = rng.choice(masks.size, 8, replace=False)
-    pairs = np.divmod(chosen, masks.shape[1])
-    theta = np.concatenate([array.ravel() for array in start])
-    ends = np.cumsum([array.size for array in start])[:-1]
-
-    def z_at(flat):
-        parts = zip(np.split(flat, ends), start, strict=True)
-        weights = tuple(part.reshape(array.shape) for part, array in parts)
-        return kinks.forward(weights, kinks.image(weights), masks).z.flat[chosen]
-
-    step = 1e-6 * np.eye(theta.size)
-    rows_of_z = np.stack([(z_at(theta + each) - z_at(theta - each)) / 2e-6 for each in step], 1)
-    gram = kinks.gram(forward, *pairs)
-    # Differences: their rounding, 1e-16 / 1e-6 of z of some tens.
-    np.testing.assert_allclose(gram, rows_of_z @ rows_of_z.T, atol=1e-7)
-    np.testing.assert_allclose(kinks.squares(forward, *pairs), np.diag(gram), atol=1e-11)
-    # Other masks, and the same by the jumps that they make, as far as these are linear.
-    changed = masks.copy()
-    changed.flat[chosen] = 0.3
-    other = kinked.remasked(point, changed)
-    whole = kinked.evaluate(kinks.forward(start, kinks.image(start), changed), changed)
-    for one, both in zip(other.gradient, whole.gradient, strict=True):
-        np.testing.assert_allclose(one, both, atol=1e-13)
-    factors = np.zeros(masks.shape)
-    factors.flat[chosen] = rng.normal(size=8)
-    flat = np.concatenate([array.ravel() for array in kinks.spread(forward, factors)])
-    np.testing.assert_allclose(flat, factors.flat[chosen] @ rows_of_z, atol=1e-7)
-
-
-def test_kinks_that_are_one_function():
-    """Patches with the same pixels: one kink for each channel, whatever the sample and place."""
-    network = BiasedNetwork(LAYERS["pooled"], pooling=[(1, 2)])
-    x = np.zeros((3, 6))
-    x[2, 5] = 1.0
-    objective = tw.Objective(network, tw.Regression(x, np.ones((3, 1))))
-    rng = np.random.default_rng(0)
-    start = tuple(rng.normal(size=shape) for shape in network.shapes)
-    start[1][:] = (0.3, 0.7)  # biases, above what the last pixel makes of them
-    start[0][...] = -np.abs(start[0])
-    kinked = objective.kinked
-    forward = kinked.start(start)
-    # Columns: four pairs of neighbours, then four activations, two for each channel.
-    pairs = np.divmod(np.arange(24), 8)
-    labels = kinked.kinks.labels(forward, *pairs).reshape(3, 8)
-    assert len(set(labels[:, 4:6].ravel())) == 1
-    assert len(set(labels[:, 6:].ravel())) == 1
-    assert labels[0, 4] != labels[0, 6]
-    reach = kinked.kinks.reach(forward, *pairs).reshape(3, 8)
-    assert np.all(reach[:2, :4] == 0)  # both see the same
-    assert reach[2, 1] > 0
-    assert np.all(reach[:, 4:] > 0)
-
-
-def test_a_background_that_crosses_zero_together():
-    """All empty patches have one z, the bias b, which falls to zero, where its units die.
-
-    Until then b^2 - |v|^2 is conserved, with v the weights of what comes out.
+    The kink of the second is met if its output shall be negative, after more steps than the search
+    for kinks takes. Then the unit is held at zero on it.
     """
-    network = BiasedNetwork([Convolution(1, 1, 1, (1, 2)), Dense(2, 1)])
-    objective = tw.Objective(network, tw.Regression(np.zeros((4, 2)), np.full((4, 1), -1.0)))
-    b, v = 0.3, 0.6
-    start = ([[[[1.0]]]], [b], [[v, v]], [0.0])
-    flow = tw.flow(objective, start, times=[4.0, 5.0], rtol=1e-5, solver=Filippov())
-    np.testing.assert_allclose(flow.weights[1][:, 0], 0.0, atol=1e-5)
-    np.testing.assert_allclose(
-        np.sum(flow.weights[2] ** 2, axis=(1, 2)), 2 * v**2 - b**2, atol=2e-5
-    )
-
-
-def test_biased_networks_refuse_what_makes_no_sense():
-    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must be a power of two, or a pair"):
-        BiasedNetwork(LAYERS["pooled"], pooling=(3,))
-    with pytest.raises(tw.InputError, match=r"`pooling\[0\]` must divide the output of layer 1"):
-        BiasedNetwork(LAYERS["pooled"], pooling=(2,))
-    with pytest.raises(tw.InputError, match="`pooling` must have fewer entries than there are"):
-        BiasedNetwork(LAYERS["pooled"], pooling=(1, 1))
-    with pytest.raises(tw.InputError, match="pooled, has output dimension 4, but layer 2"):
-        BiasedNetwork(LAYERS["one"], pooling=[(1, 2)])
+    x, y = np.array([[100.0, 0.0], [0.0, 1.0]]), np.array([[200.0], [last]])
+    objective = tw.Objective(tw.HomogeneousNetwork([2, 1, 1]), tw.Regression(x, y))
+    start = (jnp.array([[1.0, 1.0]]), jnp.array([[1.0]]))
+    found = tw.flow(objective, start, times=[0.6], rtol=1e-6, estimate_error=False)
+    assert found.solver == solver
+    # A search to the end would take 2 to 3 gradients for each of 6,000 steps.
+    assert solver == "filippov" or found.gradient_evaluations < 9000
+    assert (found.weights[0][0, 0, 1] > 0.1) == (solver == "chebyshev")

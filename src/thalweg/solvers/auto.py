@@ -7,9 +7,11 @@ sharp for it, and a stiff one follows where it gave up.
 
 Where the objective declares its kinks, the Filippov solver goes ahead with long steps, to the first
 kink that it meets. If there is none, the flow is smooth, and the others follow it to the tolerance
-that was asked for; if there is one, it follows the flow from the start. Its order is 2, so that it
-is not asked for more than some accuracy: `flow.error` says what that gave, and who wants more gives
-`Filippov()` itself. Of an objective whose kinks are not declared Chebyshev steps are the cheapest:
+that was asked for; if there is one, it follows the flow from the start. Its steps are explicit, so
+that on a stiff flow it gives up looking after some, and the flow that a stiff solver finds is asked
+whether it ever left the region of its start. Across kinks the order is 2, so that no more than some
+accuracy is asked for: `flow.error` says what that gave, and who wants more gives `Filippov()`
+itself. Of an objective whose kinks are not declared Chebyshev steps are the cheapest:
 sliding along a kink takes many short ones.
 """
 
@@ -27,7 +29,7 @@ from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.chebyshev import Chebyshev, largest_curvature
 from thalweg.solvers.collocation import Collocation
 from thalweg.solvers.explicit import Explicit
-from thalweg.solvers.filippov import Filippov, meets_kinks
+from thalweg.solvers.filippov import Filippov, leaves_region, meets_kinks
 
 # Estimated from measured costs, not swept. The explicit solver is bound by stability: about 2 T rho
 # gradients. Collocation takes 1,000 to 4,000 gradients and tens of Hessians whatever T rho is,
@@ -41,6 +43,7 @@ _CHEBYSHEV_REACH = 10.0
 # Across kinks: the least tolerance, for gradients of more and of fewer operations than `_LARGE`.
 # Some thousand steps: 40 s on MNIST with 42,200 weights, a second or two for tens of weights.
 _KINKS, _KINKS_SMALL, _KINKS_SCOUTED, _LARGE = 1e-4, 1e-5, 1e-3, 1e7
+_SCOUTING_STEPS = 2000  # in which Filippov's solver looks for the first kink; some 4,000 in T rho
 _EXPLICIT_STEPS = 1000  # some 5,000 in T rho; more shows that the curvature grew on the way
 
 
@@ -52,14 +55,18 @@ class Auto(AbstractSolver):
 
     @override
     def solve(self, task: Task) -> Solution:
-        spent = Work.of()
-        if task.objective.kinked is not None:
-            try:
-                met, spent = meets_kinks(_scouting(task))
-                if met:
-                    return _with_work(Filippov().solve(_across_kinks(task)), spent)
-            except FlowError as unfinished:  # too stiff for its steps, which are explicit
-                spent = spent + unfinished.work
+        if task.objective.kinked is None:
+            return self._solve_smooth(task, Work.of())
+        try:
+            met, spent = meets_kinks(_scouting(task))
+        except FlowError as unfinished:  # too stiff for its steps, which are explicit
+            found = self._solve_smooth(task, unfinished.work)
+            met, looked = leaves_region(task, found.weights)
+            spent = found.work + found.companion_work + looked
+            if not met:
+                return _with_work(found, looked)
+        if met:
+            return _with_work(Filippov().solve(_across_kinks(task)), spent)
         return self._solve_smooth(task, spent)
 
     def _solve_smooth(self, task: Task, spent: Work) -> Solution:
@@ -79,8 +86,8 @@ class Auto(AbstractSolver):
 
 def _scouting(task: Task) -> Task:
     """The same flow, as roughly as tells whether it meets a kink."""
-    rough = jnp.maximum(task.rtol, _KINKS_SCOUTED)
-    return eqx.tree_at(lambda each: each.rtol, task, rough)
+    rough, few = jnp.maximum(task.rtol, _KINKS_SCOUTED), min(task.max_steps, _SCOUTING_STEPS)
+    return eqx.tree_at(lambda each: (each.rtol, each.max_steps), task, (rough, few))
 
 
 def _across_kinks(task: Task) -> Task:

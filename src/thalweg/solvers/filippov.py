@@ -31,6 +31,7 @@ import numpy as np
 from typing_extensions import override
 
 from thalweg._checks import InputError, described
+from thalweg._typing import AnyWeights
 from thalweg.objective.kinked import KinkedObjective
 from thalweg.solvers.base import AbstractSolver, FlowError, Solution, Task, Work
 from thalweg.solvers.filippov_step import State, Step, norm, start_at, step_from
@@ -119,6 +120,23 @@ def meets_kinks(task: Task) -> tuple[bool, Work]:
     if walk.time < goal and not walk.met:
         raise FlowError("The flow has met no kink so far.", work)
     return walk.met, work
+
+
+def leaves_region(task: Task, weights: AnyWeights) -> tuple[bool, Work]:
+    """Whether a kink lies between the start of a flow and some of its points; and the cost.
+
+    Args:
+        task: whose flow it is.
+        weights: the points, along the first axis of every array.
+    """
+    objective = task.objective.kinked
+    assert objective is not None, "only asked where there are kinks"
+    leaves = [np.asarray(array, float) for array in jax.tree.leaves(weights)]
+    starts = tuple(np.asarray(array, float) for array in jax.tree.leaves(task.start))
+    above = objective.start(starts).z > 0
+    points = zip(*leaves, strict=True)
+    met = any(np.any((objective.start(point).z > 0) != above) for point in points)
+    return met, Work.of(gradients=ceil(objective.gradients))
 
 
 class _Walk:

@@ -36,7 +36,7 @@ step, its mask is that of the sign with which it does.
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from thalweg.network.kinks import Arrays, Forward, Index, Masks
 from thalweg.objective.kinked import Evaluation, KinkedObjective
@@ -55,10 +55,20 @@ _NEAREST = 64  # kinks whose distance is measured at each step
 
 @dataclass(frozen=True)
 class State:
-    """A point of the flow, with its masks, and the kinks along which it slides (flat indices)."""
+    """A point of the flow, with its masks, and the kinks along which it slides (flat indices).
+
+    `sides` says where it came from to each of these: 1 above, -1 below, 0 if it began there.
+    """
 
     point: Evaluation
     sliding: Index
+    sides: Int[np.ndarray, " sliding"]
+
+    def signs(self) -> Int[np.ndarray, "rows kinks"]:
+        """On which side of each kink it is; of those along which it slides, where it came from."""
+        found = np.where(self.point.z > 0, 1, -1)
+        found.flat[self.sliding] = self.sides
+        return found
 
 
 def start_at(objective: KinkedObjective, weights: Arrays) -> State:
@@ -74,10 +84,11 @@ def start_at(objective: KinkedObjective, weights: Arrays) -> State:
         attracts = np.bincount(group, point.deltas.flat[zero] * alive)[group] > 0
         zero = zero[alive & attracts]
     if zero.size == 0:
-        return State(point, zero)
+        return State(point, zero, zero)
     masks = masks.copy()
     masks.flat[zero] = 0.5  # anything inside: the first step finds their averages
-    return State(objective.evaluate(objective.kinks.with_masks(forward, masks), masks), zero)
+    point = objective.evaluate(objective.kinks.with_masks(forward, masks), masks)
+    return State(point, zero, np.zeros_like(zero))
 
 
 @dataclass(frozen=True)
@@ -321,9 +332,10 @@ def _finished(
     width = candidates.upper[of] - candidates.lower[of]
     masks.flat[sliding] = (candidates.averages[of] - candidates.lower[of]) / width
     last = objective.evaluate(objective.kinks.with_masks(end, masks), masks)
-    crossed = np.flatnonzero((end.z > 0) != (state.point.z > 0))
+    before = state.signs()
+    crossed = np.flatnonzero(np.where(end.z > 0, -1, 1) == before)
     return Step(
-        state=State(last, sliding),
+        state=State(last, sliding, before.flat[sliding]),
         error=h * _defect(objective, state.point, middle, last),
         length=h * norm(middle.gradient),
         crossed=np.setdiff1d(crossed, sliding),
