@@ -4,11 +4,14 @@ The ReLU network of figure 1 of elkabetz2021, 784-50-50-10 on 1000 images, from 
 
     python benchmarks/kinks.py FOLDER flow SEED RTOL      one walk of the flow to time 10
     python benchmarks/kinks.py FOLDER descent SEED RATE   descent to time 10, continued if begun
+    python benchmarks/kinks.py FOLDER all SEED ...        all flows and descents of these seeds
     python benchmarks/kinks.py FOLDER table               what the runs that are there say
+    python benchmarks/kinks.py FOLDER errors              how exact the flows are, seed by seed
     python benchmarks/kinks.py FOLDER sides SEED FROM TO the repelling kink at which descent at 1e-3
                                                           parts from the flow, passed on its side
 
-Each leaves its run in FOLDER. Weights are recorded every 0.1. Descent here is NumPy's, three times
+Each leaves its run in FOLDER, and is not done again if it is there: `all` can be interrupted at any
+time. Weights are recorded every 0.1. Descent here is NumPy's, three times
 faster than in general: the first layer moves in the span of the images, so that what it puts out
 is known from the slopes that go into it, by the images' Gram matrix. Weights are in double
 precision, gradients in single: a relative error of 1e-7 in each step, at random, is 3e-7 of 3.
@@ -23,13 +26,14 @@ import jax
 import numpy as np
 
 import thalweg as tw
+from thalweg._threads import one_blas_thread
 from thalweg.solvers.filippov_step import start_at
 from thalweg.studies.elkabetz2021_common import problem
 
 HORIZON, RECORDS = 10.0, 100
 WIDTHS = (784, 50, 50, 10)
-RATES = (1e-3, 5e-4, 2e-4, 1e-4, 5e-5)
-TOLERANCES = (4e-4, 1e-4, 2.5e-5)
+RATES = (2e-3, 1e-3, 5e-4, 2.5e-4, 1.25e-4)
+TOLERANCES = (2e-4, 1e-4, 5e-5)
 AT = (0.1, 1, 2, 3, 5, 7, 10)
 PUSH = 1e-4  # past a kink, in weight space
 
@@ -43,6 +47,9 @@ def beginning(seed: int) -> tuple[tw.Objective, tuple]:
 
 def follow(folder: Path, seed: int, rtol: float) -> None:
     """One walk, without companion: tolerances are compared with each other."""
+    path = folder / f"flow-{seed}-{rtol:g}.npz"
+    if path.exists():
+        return
     objective, start = beginning(seed)
     begun, wall = time.process_time(), time.perf_counter()
     flow = tw.flow(
@@ -55,7 +62,7 @@ def follow(folder: Path, seed: int, rtol: float) -> None:
     )
     spent, wall = time.process_time() - begun, time.perf_counter() - wall
     np.savez(
-        folder / f"flow-{seed}-{rtol:g}.npz",
+        path.with_suffix(".part.npz"),
         **{f"layer{j}": array for j, array in enumerate(flow.weights)},
         **flow.records,
         loss=flow.loss,
@@ -63,7 +70,15 @@ def follow(folder: Path, seed: int, rtol: float) -> None:
         seconds=spent,
         wall=wall,
     )
-    print(seed, rtol, flow.gradient_evaluations, f"{spent:.1f} s", flow.records["crossings"][-1])
+    path.with_suffix(".part.npz").replace(path)
+    print(
+        seed,
+        rtol,
+        flow.gradient_evaluations,
+        f"{spent:.1f} s",
+        flow.records["crossings"][-1],
+        flush=True,
+    )
 
 
 class Descent:
@@ -123,7 +138,18 @@ def descend(folder: Path, seed: int, rate: float) -> None:
             layers = {f"layer{j}": np.array(each) for j, each in enumerate(records)}
             np.savez(path.with_suffix(".part.npz"), **layers, seconds=seconds)
             path.with_suffix(".part.npz").replace(path)
-    print(seed, rate, f"{seconds:.1f} s")
+    print(seed, rate, f"{seconds:.1f} s", flush=True)
+
+
+def everything(folder: Path, seeds: list[int]) -> None:
+    """All runs that are missing; what takes least time for what it tells is done first."""
+    coarse, middle, fine = TOLERANCES
+    order = [(follow, each) for each in (fine, coarse)]
+    order += [(descend, each) for each in RATES[:3]]
+    order += [(follow, middle), *((descend, each) for each in RATES[3:])]
+    for run, number in order:
+        for seed in seeds:
+            run(folder, seed, number)
 
 
 def run_of(path: Path) -> dict[str, np.ndarray]:
@@ -163,6 +189,31 @@ def tell(folder: Path) -> None:
         cells = [f"{away[k]:.2g}" if k < len(away) else "" for k in marks]
         named = [seed, f"{kind} {number}", f"{cost:,}", f"{float(run['seconds']):.0f}"]
         print("| " + " | ".join(named + cells) + " |")
+
+
+def tell_errors(folder: Path) -> None:
+    """At the end, how far flows and descents of each seed are apart, in Markdown."""
+    print("| seed | gradients | CPU s | crossings | sliding | " + " | ".join(
+        [f"flow at {rtol:g}" for rtol in TOLERANCES[:-1]] + [f"descent at {e:g}" for e in RATES]
+    ) + " |")  # fmt: skip
+    print("|" + "---|" * (4 + len(TOLERANCES) + len(RATES)))
+    finest = TOLERANCES[-1]
+    for path in sorted(folder.glob(f"flow-*-{finest:g}.npz")):
+        seed, run = path.stem.split("-")[1], run_of(path)
+        names = [f"flow-{seed}-{rtol:g}" for rtol in TOLERANCES[:-1]]
+        names += [f"descent-{seed}-{rate:g}" for rate in RATES]
+        away = [ends_apart(run, folder / f"{name}.npz") for name in names]
+        counts = [f"{int(run[name][-1]):,}" for name in ("crossings", "sliding")]
+        cells = [seed, f"{int(run['gradients']):,}", f"{float(run['seconds']):.0f}", *counts]
+        print("| " + " | ".join(cells + [f"{each:.2g}" for each in away]) + " |")
+
+
+def ends_apart(run: dict[str, np.ndarray], path: Path) -> float:
+    """How far another run is from this one at the end; NaN if it has not come so far."""
+    if not path.exists():
+        return np.nan
+    away = apart(layers(run), layers(run_of(path)))
+    return float(away[-1]) if len(away) > RECORDS else np.nan
 
 
 def sides(folder: Path, seed: int, begin: float, end: float) -> None:
@@ -224,6 +275,11 @@ def main() -> None:
         follow(folder, int(sys.argv[3]), float(sys.argv[4]))
     elif sys.argv[2] == "descent":
         descend(folder, int(sys.argv[3]), float(sys.argv[4]))
+    elif sys.argv[2] == "all":
+        with one_blas_thread():
+            everything(folder, [int(each) for each in sys.argv[3:]])
+    elif sys.argv[2] == "errors":
+        tell_errors(folder)
     elif sys.argv[2] == "sides":
         sides(folder, int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
     else:
