@@ -64,6 +64,25 @@ def test_sharpness_tells_apart_what_the_loss_cannot():
     assert phase(wavy, 40.0) is Phase.OSCILLATING
 
 
+def test_a_run_with_momentum_has_its_own_edge():
+    """Oracle: sharpnesses only count as shares of the edge; where it is not known, they do not."""
+    wavy, rate = np.exp(-STEPS / 60) * (1 + 0.5 * np.sin(STEPS)), 0.1
+    edge = tw.optimisers.HeavyBall(0.5).edge(rate)
+    for sharpness in (10.0, 20.0, 30.0, 60.0):
+        plain, own = np.full(101, sharpness), np.full(101, 1.5 * sharpness)
+        expected = classify(wavy, 0.0, rate, plain)
+        assert classify(wavy, 0.0, rate, own, edge=edge) == expected
+        runs = xr.Dataset(
+            {"loss": ("record", wavy), "sharpness": ("record", own), "edge": float(edge)}
+            | {"step": ("record", STEPS.astype(float)), "minimum": 0.0, "learning_rate": rate}
+        )
+        assert classified(runs) == expected
+    assert classify(wavy, 0.0, rate, np.full(101, 30.0), edge=edge) == Phase.EDGE
+    assert classify(wavy, 0.0, rate, np.full(101, 30.0)) == Phase.OSCILLATING
+    unknown = classify(wavy, 0.0, rate, np.full(101, 60.0), edge=np.nan)
+    assert unknown == classify(wavy, 0.0, rate)
+
+
 def test_a_run_that_begins_at_the_minimum_has_not_diverged_by_rounding():
     loss = np.array([1.0] * 4 + [1.0 + 2.3e-16] * 6)
     assert classify(loss, 1.0, 0.1) == Phase.MONOTONE

@@ -20,7 +20,9 @@ other sequence of the method, w_{k+1} = x_{k+1} + beta (x_{k+1} - x_k), which is
 
 and z^2 - a z + b has both roots within the unit circle if and only if |b| < 1 and |a| < 1 + b. For
 0 <= beta < 1 this is eta s < 2 (1 + beta), and eta s < 2 (1 + beta) / (1 + 2 beta): with q = 1 -
-eta s, Nesterov's condition (1 + beta) |q| < 1 + beta q is q < 1 or else -q (1 + 2 beta) < 1.
+eta s, Nesterov's condition (1 + beta) |q| < 1 + beta q is q < 1 or else -q (1 + 2 beta) < 1. What
+eta s must be below is the optimiser's `stability`; the *edge* of a learning rate is the curvature
+stability / eta, 2 / eta for plain descent, from which on a direction is unstable.
 """
 
 from abc import abstractmethod
@@ -29,7 +31,8 @@ from typing import Any, NamedTuple, final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import ScalarLike
+import numpy as np
+from jaxtyping import Float, ScalarLike
 from typing_extensions import override
 
 from thalweg._arguments import checked
@@ -93,12 +96,22 @@ class AbstractOptimiser(eqx.Module):
     ) -> tuple[AnyWeights, Any]:
         """The direction against which to go, like the gradient, and the memory for the next."""
 
-    def stability_limit(self, sharpness: ScalarLike) -> Scalar | None:
-        """The learning rate up to which a minimiser of this sharpness is linearly stable.
-
-        None where it is not known.
-        """
+    @property
+    def stability(self) -> Scalar | None:
+        """What learning rate x curvature must be below to be linearly stable; None: not known."""
         return None
+
+    def edge(self, learning_rate: Any) -> Float[np.ndarray, "..."]:
+        """The sharpness above which it is unstable at each learning rate; NaN where not known."""
+        limit = np.nan if self.stability is None else float(self.stability)
+        return np.asarray(limit / np.asarray(learning_rate, float))
+
+    def stability_limit(self, sharpness: Any) -> Float[np.ndarray, "..."]:
+        """The learning rate up to which a minimiser of each sharpness is linearly stable.
+
+        NaN where it is not known. Rate and sharpness stand in a product: the formula is the edge's.
+        """
+        return self.edge(sharpness)
 
 
 @final
@@ -125,9 +138,10 @@ class GradientDescent(AbstractOptimiser):
     ) -> tuple[AnyWeights, Any]:
         return gradient, memory
 
+    @property
     @override
-    def stability_limit(self, sharpness: ScalarLike) -> Scalar:
-        return 2 / jnp.asarray(sharpness)
+    def stability(self) -> Scalar:
+        return jnp.asarray(2.0)
 
 
 PLAIN = GradientDescent()
@@ -161,9 +175,10 @@ class HeavyBall(AbstractOptimiser):
         momentum = _accumulated(self.beta, memory, gradient)
         return momentum, momentum
 
+    @property
     @override
-    def stability_limit(self, sharpness: ScalarLike) -> Scalar:
-        return 2 * (1 + self.beta) / jnp.asarray(sharpness)
+    def stability(self) -> Scalar:
+        return 2 * (1 + self.beta)
 
 
 @final
@@ -193,9 +208,10 @@ class Nesterov(AbstractOptimiser):
         momentum = _accumulated(self.beta, memory, gradient)
         return _accumulated(self.beta, momentum, gradient), momentum
 
+    @property
     @override
-    def stability_limit(self, sharpness: ScalarLike) -> Scalar:
-        return 2 * (1 + self.beta) / (1 + 2 * self.beta) / jnp.asarray(sharpness)
+    def stability(self) -> Scalar:
+        return 2 * (1 + self.beta) / (1 + 2 * self.beta)
 
 
 @final

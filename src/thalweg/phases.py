@@ -24,8 +24,9 @@ for unsettled runs at the edge, and as false elsewhere: then a run that settled 
 called monotone or a catapult. Runs should be recorded at an odd distance of steps, so that an
 oscillation from step to step is seen on both sides.
 
-Only ratios enter, so that the phase does not depend on the units of the loss. The stability limit
-2 / eta is that of plain descent: for runs of other optimisers give no sharpness.
+Only ratios enter, so that the phase does not depend on the units of the loss. 2 / eta is the edge
+of plain descent; a run with momentum has another, `optimiser.edge(learning_rate)`, which is then
+meant wherever 2 / eta stands here.
 """
 
 from enum import IntEnum
@@ -125,6 +126,7 @@ def classify(
     sharpness: Any = None,
     diverged_at: Any = None,
     reference: Any = None,
+    edge: Any = None,
 ) -> Int[np.ndarray, "*runs"]:
     """The `Phase` of every run, by the criteria above.
 
@@ -133,11 +135,13 @@ def classify(
         minimum: the least loss; one number, or one per run. NaN, where it is not known, counts as
             zero, below which no loss of this package is; runs that go below it are refused.
         learning_rate: one number, or one per run.
-        sharpness: at the same steps as the loss, if it was measured; NaN where it was not. For
-            plain descent alone, because it is compared with 2 / learning_rate.
+        sharpness: at the same steps as the loss, if it was measured; NaN where it was not.
         diverged_at: the step at which the loss stopped being finite, -1 where it did not. It
             decides: a loss that is not finite elsewhere is refused. If not given, the loss does.
         reference: what counts as a large excess; the start's own if not given.
+        edge: the sharpness above which descent is unstable; that of plain descent, 2 /
+            learning_rate, if not given. `run.edge` for other optimisers; NaN where it is not known,
+            and then the sharpness counts as not known, too.
     """
     loss = np.asarray(loss, float)
     if loss.ndim == 0 or loss.shape[-1] < LEAST_RECORDS:
@@ -151,7 +155,8 @@ def classify(
         return np.broadcast_to(np.asarray(value, float), runs).reshape(-1, 1)
 
     flat = loss.reshape(-1, records)
-    stability = _measured(sharpness, loss.shape) * per_run(learning_rate) / 2
+    limit = 2 / per_run(learning_rate) if edge is None else per_run(edge)
+    stability = _measured(sharpness, loss.shape) / limit
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         least = _least(per_run(minimum), flat)
         excess = _excess(flat, least, None if reference is None else per_run(reference))
@@ -178,9 +183,9 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
 
     Args:
         runs: with `loss`, `step`, `minimum` and `learning_rate`; `sharpness` along the records or
-            else `initial_sharpness` and `final_sharpness`, `diverged_at` and `reference` are used
-            where they are there, and without `diverged_at` a loss that is not finite means that
-            a run diverged. The records are along `record`.
+            else `initial_sharpness` and `final_sharpness`, `diverged_at`, `reference` and `edge`
+            are used where they are there, and without `diverged_at` a loss that is not finite
+            means that a run diverged. The records are along `record`.
     """
     loss = runs.loss.transpose(..., "record")
     one = loss.isel(record=0, drop=True)
@@ -193,8 +198,8 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
     sharpness = values("sharpness", np.nan, loss)
     ends = values("initial_sharpness", np.nan), values("final_sharpness", np.nan)
     singles = [values(name, default) for name, default in _PER_RUN]
-    noted = values("diverged_at", NEVER) if "diverged_at" in runs else None
-    reference = values("reference", np.nan) if "reference" in runs else None
+    optional = ("diverged_at", "reference", "edge")
+    noted = {name: values(name, np.nan) for name in optional if name in runs}
     phase = np.full(one.shape, NO_RUN)
     for count in np.unique(counts[counts > 0]):
         some = counts == count
@@ -203,9 +208,8 @@ def classified(runs: xr.Dataset) -> xr.DataArray:
             missing = np.isnan(known[:, record])
             known[missing, record] = end[some][missing]
         minimum, rate = (each[some] for each in singles)
-        diverged_at, own = (None if each is None else each[some] for each in (noted, reference))
-        records = loss.values[some][:, :count]
-        phase[some] = classify(records, minimum, rate, known, diverged_at, own)
+        own = {name: each[some] for name, each in noted.items()}
+        phase[some] = classify(loss.values[some][:, :count], minimum, rate, known, **own)
     return xr.DataArray(phase, one.coords, one.dims, "phase", PHASE.attrs)
 
 

@@ -31,6 +31,7 @@ from thalweg._shown import shown
 from thalweg._typing import AnyWeights
 from thalweg.curvature import Extremes, extreme_eigenvalues
 from thalweg.objective import AbstractObjective
+from thalweg.optimisers import PLAIN, AbstractOptimiser
 
 __all__ = ["Probe", "Probed"]
 
@@ -87,6 +88,7 @@ class Probe(Pictured):
         every: int = 50,
         *,
         learning_rate: Any = None,
+        optimiser: AbstractOptimiser = PLAIN,
         tolerance: float = 1e-3,
         folder: str | PathLike[str] | None = None,
     ):
@@ -97,6 +99,7 @@ class Probe(Pictured):
             every: measure at the first call and at each so many after it.
             learning_rate: of the loop, for the edge 2 / learning_rate; where it changes, give it
                 with each call.
+            optimiser: of the loop, where it has momentum and with it another edge.
             tolerance: the error of the eigenvalues that is asked for, as a part of the spectral
                 norm.
             folder: where the report goes when a `with` block of this probe is left.
@@ -104,7 +107,7 @@ class Probe(Pictured):
         self.objective, self.every = objective, require_count("every", every)
         require_positive("tolerance", tolerance)
         self.tolerance, self.folder = tolerance, folder
-        self.learning_rate = _rate(learning_rate)
+        self.learning_rate, self.optimiser = _rate(learning_rate), optimiser
         self.records: list[Probed] = []
         self._calls = 0
         self._past: list[Extremes] = []
@@ -141,11 +144,12 @@ class Probe(Pictured):
         return high.value, high.error, low.value, low.error
 
     def named(self) -> dict[str, Float[np.ndarray, " records"]]:
-        """All that was measured, as one array per name of `Probed`."""
-        return {
+        """All that was measured, as one array per name of `Probed`, and the `edge`."""
+        found = {
             name: np.array([getattr(each, name) for each in self.records], float)
             for name in Probed._fields
         }
+        return found | {"edge": self.optimiser.edge(found["learning_rate"])}
 
     def report(self, folder: str | PathLike[str] | None = None) -> Path:
         """Write what was measured so far, as a page with its pictures; the path of the page.

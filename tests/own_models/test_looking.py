@@ -11,6 +11,10 @@ import pytest
 from small_model import OBJECTIVE, PARAMS
 
 import thalweg as tw
+from thalweg.figures.curves import picture
+from thalweg.figures.spectrum import draw_sharpness
+from thalweg.reports.captions import captions
+from thalweg.reports.summary import table
 
 matplotlib.use("Agg")
 
@@ -81,6 +85,16 @@ def test_a_probe_is_drawn_with_the_edge(probe):
     assert low.get_xlabel() == "step"
 
 
+def test_a_probe_of_a_loop_with_momentum_has_its_edge(run):
+    """Oracle: 2 (1 + beta) / rate for the heavy ball, by the roots of its recursion."""
+    probe = tw.Probe(OBJECTIVE, every=1, learning_rate=0.3, optimiser=tw.optimisers.HeavyBall(0.9))
+    for place in (0, 1):
+        probe(jax.tree.map(lambda array, at=place: array[0, at], run.weights))
+    _, high, _ = probe.plot()
+    np.testing.assert_allclose(curves(high)[r"edge, 3.8/$\eta$"][1], 3.8 / 0.3)
+    assert "3.8 / learning rate" in probe._repr_html_()
+
+
 def test_notebooks_show_a_table_and_a_picture(run, flow, probe):
     for each in (run, flow, tw.compare(run, flow), probe):
         shown = each._repr_html_()
@@ -114,6 +128,23 @@ def test_the_report_of_a_run_of_any_objective(run, flow, tmp_path):
     np.testing.assert_allclose(results.sharpness, ends.largest, rtol=1e-4)
     assert json.loads(json.dumps(results.attrs["weights"])) == 40
     assert "[network]" not in (tmp_path / "out" / "experiment.toml").read_text()
+
+
+def test_the_report_of_a_run_with_momentum_has_its_edge(tmp_path):
+    """The line in the picture, the sentence below it and the table: all 3 / eta."""
+    beta = tw.optimisers.HeavyBall(0.5)
+    runs = tw.descend(
+        OBJECTIVE, PARAMS, learning_rate=np.array([0.1, 0.2]), steps=20, optimiser=beta
+    )
+    tw.report(runs, folder=tmp_path / "out")
+    results = tw.open(tmp_path / "out")
+    np.testing.assert_allclose(results.edge, 3 / results.learning_rate)
+    assert "3/η" in captions(results)["sharpness"]
+    assert "3 / rate" in table(results)[0]
+    figure = picture(results, draw_sharpness)
+    dashed = [each for each in figure.axes[0].lines if each.get_linestyle() == "--"]
+    lines = [each.get_ydata()[0] for each in dashed if len(each.get_ydata())]
+    np.testing.assert_allclose(sorted(lines), [15.0, 30.0])
 
 
 def test_the_report_of_a_network_has_what_networks_have(tmp_path):

@@ -12,7 +12,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, require_count, require_positive
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights
-from thalweg.critical.predictions import STABILITY_LIMITS, Prediction, predictions
+from thalweg.critical.predictions import Prediction, predictions
 from thalweg.critical.search import Criterion, Search, criterion_of
 from thalweg.curvature.minimisers import least_sharpness
 from thalweg.curvature.path import spectrum_along
@@ -36,7 +36,7 @@ class CriticalLearningRate(eqx.Module):
         uppers: for each start, the first rate above that fails; infinite where none did.
         isolated: for each start, rates above its bracket that train again: the edge is ragged.
         criterion: what it means to train.
-        predictions: what theory says; empty for other optimisers than plain descent.
+        predictions: what theory says; empty for optimisers that declare no `stability`.
     """
 
     lowers: Float[np.ndarray, "*starts"]
@@ -70,7 +70,7 @@ class CriticalLearningRate(eqx.Module):
 
         A rate trains if its loss is below the target, whether or not descent converges.
         """
-        limits = [each for each in self.predictions if each.name in STABILITY_LIMITS]
+        limits = [each for each in self.predictions if each.is_limit]
         rates = {each.rate: each.name for each in limits if each.rate is not None}
         limit = min(rates, default=np.inf)
         if not self.lower > limit:
@@ -165,8 +165,10 @@ def critical_learning_rate(
         candidates: how many rates are tried at once from each start. For small networks eight cost
             as little as one; for large ones 1, which halves the bracket, is cheapest.
         around: where the search begins; where the flattest minimiser becomes unstable if not given.
-        certified: ask theorems that need no run, too; they take some seconds.
-        optimiser: as of `descend`. Predictions are about plain descent: others get none.
+        certified: ask theorems that need no run, too; they take some seconds, and speak of plain
+            descent alone.
+        optimiser: as of `descend`. What is predicted by linear stability is so for those that
+            declare theirs: plain descent, the heavy ball, Nesterov's method.
     """
     if not precision >= _FINEST:
         raise InputError(f"`precision` must be at least {_FINEST:g}, got {precision:g}.")
@@ -186,9 +188,7 @@ def critical_learning_rate(
         uppers=np.asarray([each.upper for each in found]).reshape(batch),
         isolated=tuple(each.isolated for each in found),
         criterion=criterion,
-        predictions=predictions(objective, starts, lowers, criterion, certified)
-        if iteration.optimiser.plain
-        else (),
+        predictions=predictions(iteration, starts, lowers, criterion, certified),
     )
 
 
@@ -209,8 +209,8 @@ def _guess(iteration: Iteration, starts: AnyWeights) -> float:
     sharpness = _typical_sharpness(iteration.objective, starts)
     if not sharpness > _LEAST_SHARPNESS:
         return 1.0
-    limit = iteration.optimiser.stability_limit(sharpness)
-    return 2 / sharpness if limit is None else float(limit)
+    limit = float(iteration.optimiser.stability_limit(sharpness))
+    return 2 / sharpness if np.isnan(limit) else limit
 
 
 def _typical_sharpness(objective: AbstractObjective, starts: AnyWeights) -> float:

@@ -1,10 +1,12 @@
 """What theory says about the critical learning rate, to stand beside what was measured.
 
-Descent is linearly stable at a minimiser of sharpness S up to the learning rate 2 / S. The
+Descent is linearly stable at a minimiser of sharpness S up to the learning rate 2 / S, descent with
+momentum up to a rate that its optimiser declares (`stability`): then the names have that number for
+the 2, "3.8 / least sharpness". Of optimisers that declare none, nothing is predicted. The
 predictions differ in which sharpness they take: a lower bound for all minimisers (above 2 / S none
 is linearly stable), that of the minimiser which small starts lead to, that of the one which slow
 descent from this very start finds, or that of the start itself. Certified rates are proven to
-train.
+train, by plain descent.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,14 +30,14 @@ from thalweg.curvature.minimisers import (
 )
 from thalweg.curvature.path import spectrum_along
 from thalweg.dynamics import descend, nothing
-from thalweg.objective import AbstractObjective, Objective
+from thalweg.dynamics.batch import Iteration
+from thalweg.objective import Objective
+from thalweg.optimisers import AbstractOptimiser
 from thalweg.theorems.convergence.linear_rate import LinearRate
 from thalweg.theorems.convergence.step_sizes import LargerSteps, StabilityLimit
 from thalweg.theorems.one_output.convergence import DescentConverges
 
-STABILITY_LIMITS = ("2 / S_min", "2 / sharper bound", "2 / least sharpness")
-"""The predictions above which no minimiser is linearly stable."""
-
+_LIMITS = ("S_min", "sharper bound", "least sharpness")  # of the sharpness of all minimisers
 _SLOWER = 20  # slow descent has the critical rate divided by this
 _SETTLED = 1e-3  # part of the start's excess below which slow descent has arrived
 _AT_REST = 1e-8  # and below which it need not go on
@@ -51,12 +53,14 @@ class Prediction:
         meaning: what it says about descent.
         rates: one for each start, or a single one for all; NaN where it does not apply.
         reason: why there is none.
+        is_limit: whether no minimiser is linearly stable above it.
     """
 
     name: str
     meaning: str
     rates: Float[np.ndarray, "..."]
     reason: str = ""
+    is_limit: bool = False
 
     @property
     def rate(self) -> float | None:
@@ -66,46 +70,49 @@ class Prediction:
 
 
 def predictions(
-    objective: AbstractObjective,
+    iteration: Iteration,
     starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
     certified: bool,
 ) -> tuple[Prediction, ...]:
     """All predictions, for starts along one leading axis; most are about networks on problems."""
+    objective, optimiser = iteration.objective, iteration.optimiser
+    if optimiser.stability is None:
+        return ()
     known = isinstance(objective, Objective)
-    found = list(_of_minimisers(objective)) if known else []
-    found += _of_runs(objective, starts, lowers, criterion)
-    if certified and known:
+    found = list(_of_minimisers(objective, optimiser)) if known else []
+    found += _of_runs(iteration, starts, lowers, criterion)
+    if certified and known and optimiser.plain:
         found += _of_theorems(objective, starts, criterion)
     return tuple(found)
 
 
-def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
+def _of_minimisers(objective: Objective, optimiser: AbstractOptimiser) -> Iterator[Prediction]:
     """Those that know only the data and the network."""
     sources: tuple[tuple[str, str, Callable[[Objective], Any]], ...] = (
         (
-            "2 / S_min",
+            "S_min",
             "no minimiser is linearly stable above it (marion2024:thm2)",
             lambda f: minimiser_sharpness_bounds(f).paper,
         ),
         (
-            "2 / sharper bound",
+            "sharper bound",
             "no minimiser is linearly stable above it",
             lambda f: minimiser_sharpness_bounds(f).sharper,
         ),
         (
-            "2 / least sharpness",
+            "least sharpness",
             "the flattest minimiser is linearly stable up to it, none is above it",
             lambda f: least_sharpness(f).sharpness,
         ),
         (
-            "2 / S0",
+            "S0",
             "the balanced minimisers, where flows from near zero end, are linearly stable up to it",
             balanced_sharpness,
         ),
         (
-            "2 / small-start bound",
+            "small-start bound",
             "the limits of small starts are linearly stable up to it (marion2024:cor3)",
             lambda f: small_start_sharpness_bounds(f).sharper,
         ),
@@ -117,40 +124,46 @@ def _of_minimisers(objective: Objective) -> Iterator[Prediction]:
             sharpness, reason = np.nan, str(error)
         if sharpness == 0:
             sharpness, reason = np.nan, "The sharpness there is zero: every rate is below it."
-        rates = np.asarray(2 / sharpness)
-        yield Prediction(name, meaning, rates, reason)
+        rates = optimiser.stability_limit(sharpness)
+        yield Prediction(_over(optimiser, name), meaning, rates, reason, name in _LIMITS)
+
+
+def _over(optimiser: AbstractOptimiser, sharpness: str) -> str:
+    """The name of a rate: what the optimiser's stability is divided by."""
+    return f"{float(optimiser.edge(1.0)):g} / {sharpness}"
 
 
 # --- sharpness along real runs -------------------------------------------------------------------
 
 
 def _of_runs(
-    objective: AbstractObjective,
+    iteration: Iteration,
     starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
 ) -> Iterator[Prediction]:
-    limits, arrived = _slow_limits(objective, starts, lowers, criterion)
+    objective, optimiser = iteration.objective, iteration.optimiser
+    limits, arrived = _slow_limits(iteration, starts, lowers, criterion)
     together = jax.tree.map(lambda s, e: np.stack([np.asarray(s), e], axis=1), starts, limits)
     sharpness = spectrum_along(objective, together).largest
     sharpness = np.where(sharpness > 0, sharpness, np.nan)
-    at_end = np.where(arrived, 2 / sharpness[:, 1], np.nan)
+    at_end = np.where(arrived, optimiser.stability_limit(sharpness[:, 1]), np.nan)
     yield Prediction(
-        "2 / sharpness of the limit",
+        _over(optimiser, "sharpness of the limit"),
         f"the minimiser that descent finds at a rate {_SLOWER} times smaller is stable up to it",
         at_end,
         "" if arrived.any() else "Slow descent did not arrive within the budget.",
     )
     yield Prediction(
-        "2 / sharpness at the start",
+        _over(optimiser, "sharpness at the start"),
         "above it the first steps may go up",
-        2 / sharpness[:, 0],
+        optimiser.stability_limit(sharpness[:, 0]),
         "" if np.isfinite(sharpness[:, 0]).any() else "The loss curves upwards nowhere there.",
     )
 
 
 def _slow_limits(
-    objective: AbstractObjective,
+    iteration: Iteration,
     starts: AnyWeights,
     lowers: Float[np.ndarray, " starts"],
     criterion: Criterion,
@@ -160,6 +173,7 @@ def _slow_limits(
     It stands for the gradient flow, whose limit it approaches like the learning rate, and costs one
     more block of runs where a flow would have to be compiled and integrated.
     """
+    objective, optimiser = iteration.objective, iteration.optimiser
     trained = lowers > 0
     slow = np.where(trained, lowers, 1.0) / _SLOWER
     steps = max(_SLOWER * budget_steps(criterion, float(rate)) for rate in slow * _SLOWER)
@@ -168,8 +182,9 @@ def _slow_limits(
     left, ends = excess, jax.tree.map(np.asarray, starts)
     for _ in range(_PARTS):
         run = descend(
-            objective, ends, learning_rate=slow, steps=part, record_every=part, observe=nothing
-        )
+            objective, ends, learning_rate=slow, steps=part, record_every=part, observe=nothing,
+            optimiser=optimiser,
+        )  # fmt: skip
         ends, left = run.final, run.loss[:, -1] - criterion.minimum
         if np.all(left[trained] <= _AT_REST * excess[trained]):
             break

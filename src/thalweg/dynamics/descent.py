@@ -81,6 +81,11 @@ class Descent(AbstractTrajectory):
         return self._final
 
     @property
+    def edge(self) -> Float[np.ndarray, "*batch"]:
+        """The sharpness above which its optimiser is unstable; NaN where that is not known."""
+        return self.optimiser.edge(self.learning_rate)
+
+    @property
     def diverged(self) -> Bool[np.ndarray, "*batch"]:
         """Which runs diverged."""
         return np.asarray(self.diverged_at != NEVER)

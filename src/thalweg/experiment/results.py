@@ -101,6 +101,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         "time": (by_run, _padded([run.times for run in runs])),
         "loss": (by_run, _padded([run.loss for run in runs])),
         "distance": (by_run, _padded(found.distances)),
+        "edge": ("learning_rate", [float(run.edge) for run in runs]),
         "diverged_at": (
             "learning_rate",
             [int(run.diverged_at) for run in runs],
@@ -122,7 +123,7 @@ def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
     if run.steps.size < LEAST_RECORDS:
         return TOO_FEW_RECORDS
     sharpness = measured.get("sharpness")
-    return int(classify(run.loss, minimum, run.learning_rate, sharpness, NEVER))
+    return int(classify(run.loss, minimum, run.learning_rate, sharpness, NEVER, edge=run.edge))
 
 
 def _of_proofs(found: Measurements) -> dict[str, Any]:

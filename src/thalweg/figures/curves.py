@@ -30,6 +30,11 @@ _LINE, _HANDLE = 62, 5  # letters below a picture; what the line before a label 
 _SIZE = (4.8, 3.5)  # inches: letters stay readable where a phone shows the picture
 
 
+def edge_label(stability: float) -> str:
+    """The edge in a legend: 2/eta for plain descent, another number over eta with momentum."""
+    return rf"edge, {stability:.4g}/$\eta$"
+
+
 def runs(results: xr.Dataset) -> Iterator[tuple[float, Any, xr.Dataset]]:
     """Learning rate, colour and records of every run."""
     for colour, rate in zip(_colours(results), results.learning_rate.values, strict=True):

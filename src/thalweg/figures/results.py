@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from thalweg._checks import InputError, described
 from thalweg.dynamics import AbstractFlow, Comparison, Descent
-from thalweg.figures.curves import EDGE_LINE, FLOW_LABEL, FLOW_LINE, line, log_axis
+from thalweg.figures.curves import EDGE_LINE, FLOW_LABEL, FLOW_LINE, edge_label, line, log_axis
 from thalweg.figures.style import PALETTE, STYLE
 from thalweg.probes import Probe
 
@@ -185,12 +185,12 @@ def _(probe: Probe, panels: Panels) -> None:
         values, error = named[name], named[f"{name}_error"]
         line(axes, steps, values, color=PALETTE[colour], marker=".")
         axes.fill_between(steps, values - error, values + error, color=PALETTE[colour], **_ERROR)
-    known = np.isfinite(named["learning_rate"])
+    known = np.isfinite(named["edge"])
     if known.any():
-        edge = 2 / named["learning_rate"][known]
+        label = edge_label(float(probe.optimiser.edge(1.0)))
         high.step(
-            steps[known], edge, where="post", color="0.4", label=r"edge, 2/$\eta$", **EDGE_LINE
-        )
+            steps[known], named["edge"][known], where="post", color="0.4", label=label, **EDGE_LINE
+        )  # fmt: skip
         _legend(high)
     high.set(ylabel="sharpness")
     low.axhline(0, color="0.7", linewidth=0.8)
@@ -202,12 +202,13 @@ def _(probe: Probe) -> dict[str, str]:
     if not probe.records:
         return {"measured": "nothing yet"}
     last = probe.records[-1]
-    edge = {} if np.isnan(last.learning_rate) else {"2 / learning rate": _short(2 / last[7])}
+    stability, edge = float(probe.optimiser.edge(1.0)), probe.named()["edge"][-1]
+    known = {} if np.isnan(edge) else {f"{stability:.4g} / learning rate": _short(edge)}
     return {
         "measured": f"{len(probe.records)} times, last at step {last.step}",
         "loss": f"{probe.records[0].loss:.4g}, last {last.loss:.4g}",
         "sharpness": f"{last.sharpness:.5g} ± {last.sharpness_error:.1g}",
-        **edge,
+        **known,
         "smallest eigenvalue": f"{last.smallest_eigenvalue:.4g} ± "
         f"{last.smallest_eigenvalue_error:.1g}",
         "matvecs": f"{sum(each.matvecs for each in probe.records)}",

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from thalweg.figures.curves import (
     EDGE_LINE,
     REFERENCE,
+    edge_label,
     finite,
     flow_line,
     log_axis,
@@ -15,25 +16,27 @@ from thalweg.figures.curves import (
     stand_in,
 )
 from thalweg.quantities import QUANTITIES
+from thalweg.quantities.of_runs import stability
 
 _FAR = 30  # an edge this many times above all that was measured would flatten the rest
 
 
 def draw_sharpness(axes: Axes, results: xr.Dataset) -> None:
-    """The largest eigenvalue; where it exceeds 2/eta, descent is unstable."""
+    """The largest eigenvalue; where it exceeds the edge, descent is unstable."""
     axes.set_title("Sharpness: the largest Hessian eigenvalue")
     values = finite(results, "sharpness")
     highest = values.max(initial=1e-12)
-    top, edges = highest, False
+    top, limit, drawn = highest, stability(results), False
     for rate, colour, run in runs(results):
         run_line(axes, rate, run.time, run.sharpness, colour)
-        if 2 / rate <= _FAR * highest:
-            edges = True
-            axes.axhline(2 / rate, color=colour, **EDGE_LINE)
-            top = max(top, 2 / rate)
+        edge = limit / rate
+        if edge <= _FAR * highest:
+            drawn = True
+            axes.axhline(edge, color=colour, **EDGE_LINE)
+            top = max(top, edge)
     flow_line(axes, results, "sharpness")
-    if edges:
-        stand_in(axes, r"edge, 2/$\eta$", **EDGE_LINE)
+    if drawn:
+        stand_in(axes, edge_label(limit), **EDGE_LINE)
     _draw_theory(axes, results)
     positive = values[values > 0]
     least = float(results.least_sharpness)

@@ -15,6 +15,11 @@ BASIC = (
     Quantity("loss", "loss", "$f$", formula="f(theta)", logarithmic=True),
     Quantity("minimum", "least loss that the network can have", r"$f^*$", comment=_UNKNOWN),
     Quantity(
+        "edge",
+        "sharpness above which descent is unstable",
+        comment="2 / learning rate for plain descent; NaN where the optimiser declares none",
+    ),
+    Quantity(
         "diverged_at",
         "first step at which the loss is not finite",
         missing=NO_RUN,
@@ -87,6 +92,16 @@ ACROSS_KINKS = (
     ),
 )
 """Of flows that know what kinks they meet."""
+
+
+def edges(results: Any) -> Any:
+    """The edge of every learning rate; of results that did not keep it, that of plain descent."""
+    return results.edge if "edge" in results else 2 / results.learning_rate
+
+
+def stability(results: Any) -> float:
+    """What learning rate x sharpness must be below for descent to be stable; NaN: not known."""
+    return float((edges(results) * results.learning_rate).values.flat[0])
 
 
 def is_validated(results: Any) -> bool:

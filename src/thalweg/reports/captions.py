@@ -6,7 +6,7 @@ import xarray as xr
 from thalweg._quantity import Quantity
 from thalweg.phases import Phase
 from thalweg.quantities import QUANTITIES
-from thalweg.quantities.of_runs import is_validated
+from thalweg.quantities.of_runs import edges, is_validated, stability
 from thalweg.reports.summary import summary
 from thalweg.reports.wording import by_rate, doubt, each_run, number, rates_of
 
@@ -110,15 +110,19 @@ def _about_kinks(results: xr.Dataset) -> dict[str, str]:
 
 
 def _about_sharpness(results: xr.Dataset) -> str:
-    text = "Largest eigenvalue of the loss's Hessian; above the dashed 2/η descent is unstable. "
-    if "sharpness" not in results:
-        return text
+    limit = stability(results)
+    if "sharpness" not in results or np.isnan(limit):
+        return "Largest eigenvalue of the loss's Hessian. "
+    edge = f"{number(limit)}/η"
+    text = (
+        f"Largest eigenvalue of the loss's Hessian; above the dashed {edge} descent is unstable. "
+    )
     crossing, below = [], []
     for rate, run in each_run(results):
         values = run.sharpness.values[np.isfinite(run.sharpness.values)]
-        (crossing if np.any(values > 2 / rate) else below).append(rate)
+        (crossing if np.any(values > float(edges(run))) else below).append(rate)
     if crossing:
-        text += f"It goes beyond 2/η at {rates_of(crossing)}"
+        text += f"It goes beyond {edge} at {rates_of(crossing)}"
         text += f" and stays below at {rates_of(below)}. " if below else ". "
     else:
         text += "It stays below at every learning rate. "

@@ -68,20 +68,24 @@ def _findings(probe: Probe) -> list[str]:
             f"Sharpness goes from {number(first.sharpness)} to {number(last.sharpness)}; it is "
             f"largest at step {int(named['step'][top])}, {number(high[top])}."
         )
-    above = high > 2 / named["learning_rate"]  # NaN where the rate is not known
+    above, edge = high > named["edge"], _edge_of(probe)  # NaN where the rate is not known
     if above.any():
         where = int(named["step"][int(np.argmax(above))])
         told.append(
-            f"It is above 2 / learning rate at {int(above.sum())} of {high.size} records, first at "
-            f"step {where}: there gradient descent is unstable."
+            f"It is above {edge} at {int(above.sum())} of {high.size} records, first at "
+            f"step {where}: there descent is unstable."
         )
-    elif np.isfinite(named["learning_rate"]).any():
-        told.append("It stays below 2 / learning rate at all records.")
+    elif np.isfinite(named["edge"]).any():
+        told.append(f"It stays below {edge} at all records.")
     low = named["smallest_eigenvalue"]
     if np.isfinite(low).any():
         told.append(f"The smallest eigenvalue is lowest at {number(float(np.nanmin(low)))}.")
     gone = int(np.sum(~np.isfinite(named["loss"])))
     return told + ([f"{count(gone, 'record')} had no finite loss."] if gone else [])
+
+
+def _edge_of(probe: Probe) -> str:
+    return f"{float(probe.optimiser.edge(1.0)):.4g} / learning rate"
 
 
 def _rows(probe: Probe) -> list[dict[str, str]]:
@@ -91,13 +95,13 @@ def _rows(probe: Probe) -> list[dict[str, str]]:
             "step": str(each.step),
             "loss": f"{each.loss:.4g}",
             "gradient norm": f"{each.gradient_norm:.3g}",
-            "2 / rate": "" if np.isnan(each.learning_rate) else f"{2 / each.learning_rate:.4g}",
+            "edge": "" if np.isnan(edge) else f"{edge:.4g}",
             "sharpness": f"{each.sharpness:.5g}",
             "±": f"{each.sharpness_error:.1g}",
             "smallest": f"{each.smallest_eigenvalue:.4g}",
             "products": str(each.matvecs),
         }
-        for each in probe.records[::every]
+        for each, edge in list(zip(probe.records, probe.named()["edge"], strict=True))[::every]
     ]
 
 

@@ -6,9 +6,11 @@ Nothing here is known beforehand; each sentence is chosen by the data and carrie
 import json
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from thalweg.phases import Phase
+from thalweg.quantities.of_runs import stability
 from thalweg.reports.summary import summary
 from thalweg.reports.wording import count, doubt, number, rates_of
 
@@ -123,7 +125,9 @@ def _flatness(results: xr.Dataset) -> str:
     least = float(results.least_sharpness)
     if not least > 0:
         return ""
-    critical = 2 / least
+    critical = stability(results) / least
+    if np.isnan(critical):
+        return f"Every minimiser has sharpness at least {number(least, 4)}."
     above = [rate for rate in results.learning_rate.values if rate > critical]
     text = (
         f"Every minimiser has sharpness at least {number(least, 4)}, so no learning rate above "

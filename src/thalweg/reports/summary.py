@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from thalweg.phases import TOO_FEW_RECORDS, Phase
+from thalweg.quantities.of_runs import edges, stability
 
 
 def summary(results: xr.Dataset) -> list[dict[str, Any]]:
@@ -18,7 +19,7 @@ def summary(results: xr.Dataset) -> list[dict[str, Any]]:
         rows.append(
             {
                 "learning_rate": rate,
-                "edge": 2 / rate,
+                "edge": float(edges(run)),
                 "phase": phase_of(run),
                 "steps": int(run.step[-1]),
                 "diverged_at": None if diverged < 0 else diverged,
@@ -53,7 +54,7 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
             "phase": "-" if row["phase"] is None else row["phase"].name.lower(),
             "excess loss" if known else "loss": _short(row["excess"], ".2e"),
             "accuracy": _short(row["accuracy"], ".1%"),
-            "2 / rate": f"{row['edge']:.4g}",
+            _edge_of(results): "-" if np.isnan(row["edge"]) else f"{row['edge']:.4g}",
             "sharpness": _sharpness(row),
             "distance": _short(row["farthest"], ".3g"),
             "proven to": f"{row['proven_until']:.3g}",
@@ -65,6 +66,11 @@ def table(results: xr.Dataset) -> list[dict[str, str]]:
     if not bool((results.proven_until > 0).any()):
         empty.append("proven to")
     return [{name: row[name] for name in row if name not in empty} for row in rows]
+
+
+def _edge_of(results: xr.Dataset) -> str:
+    limit = stability(results)
+    return "edge" if np.isnan(limit) else f"{limit:.4g} / rate"
 
 
 OSCILLATING = (Phase.EDGE, Phase.OSCILLATING)

@@ -22,7 +22,7 @@ def descent(known: Computation) -> Iterator[bytes]:
         "descent",
         arrays,
         rates=[float(run.learning_rate) for run in runs],
-        edge=[2 / float(run.learning_rate) for run in runs],
+        edge=[float(run.edge) for run in runs],
         steps=[int(run.steps[-1]) for run in runs],
         diverged_at=[None if step < 0 else step for step in diverged],
         minimum=known.minimum,
