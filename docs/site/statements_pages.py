@@ -29,6 +29,7 @@ PAPERS = {
     "elkabetz2021": "Elkabetz, Cohen 2021",
     "marion2024": "Marion, Chizat 2024",
 }
+SOURCES = (*PAPERS, "thalweg")  # what stands in no paper comes last
 SUBJECTS = {
     "setting": "setting",
     "landscape": "how the loss curves",
@@ -39,6 +40,7 @@ SUBJECTS = {
     "small-starts": "small starts",
     "residual-starts": "residual starts",
     "discretisation": "descent against flow",
+    "finite-steps": "descent with finite steps",
     "probability": "random starts",
 }
 QUESTIONS = {
@@ -85,8 +87,11 @@ _TITLES = {
     "marion2024:eq-gradbounds": "Equations 33 and 39: bounds on gradients",
     "marion2024:thm4-det": "Theorem 4, without chance",
     "marion2024:chi2-tail": "Tail of chi-squared",
+    "thalweg:balance-law": "The balance law of descent",
+    "thalweg:catapult": "The catapult of two layers",
+    "thalweg:two-cycles": "Two-cycles above the edge",
 }
-_CITED = re.compile(r"`((?:arora2019|elkabetz2021|marion2024):([\w-]+))`")
+_CITED = re.compile(r"`((?:arora2019|elkabetz2021|marion2024|thalweg):([\w-]+))`")
 _FORMULA = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
 _ORPHAN = "---\norphan: true\n---\n\n"
 
@@ -144,7 +149,7 @@ def texts() -> dict[str, Text]:
     skipped = {"Notation", "Misprints without consequences"}
     return {
         f"{paper}:{name}": _text(f"{paper}:{name}", section)
-        for paper in PAPERS
+        for paper in SOURCES
         for name, section in sections(paper).items()
         if name not in skipped
     }
@@ -268,9 +273,9 @@ def _parsed(path: Path) -> tuple[str, dict[str, ast.FunctionDef]]:
 
 _LIST = """# Theorems
 
-Every statement of the three papers that is about training, with the code that checks it: what it says
-in words and in mathematics, what it assumes, where the print is wrong, how tight it is, and its
-tests. `thalweg theorems` lists them in a terminal, `thalweg certify` tries those that apply to an
+Every statement of the three papers that is about training, and what stands in no paper, with the
+code that checks it: what it says in words and in mathematics, what it assumes, where the print is
+wrong, how tight it is, and its tests. `thalweg theorems` lists them in a terminal, `thalweg certify` tries those that apply to an
 experiment, and `thalweg.theorems.registry["arora2019:thm1"]` is the first of them in Python.
 """
 

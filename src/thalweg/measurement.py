@@ -5,6 +5,7 @@ For the weights W_1, ..., W_N of a linear network, with top singular vectors u_k
     imbalance               W_{j+1}^T W_{j+1} - W_j W_j^T,  constant along every gradient flow
     unbalancedness          the largest nuclear norm of an imbalance
     alignment               <v_{k+1}, u_k>^2,  one if consecutive layers pass on their top direction
+    balance_defect          how far steps of descent are from the law of imbalances, in rounding
     distance_from_rank_one  |W_k|_F^2 - |W_k|_2^2
     deficiency_margin       sigma_min(Phi) - |W - Phi|_F,  for the product W and a target Phi
 
@@ -26,13 +27,17 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, chained, described
 from thalweg._host import hosted, quiet, settled
 from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
+from thalweg.dynamics.descent import Descent, descend, nothing, plain_objective
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.network import AbstractNetwork
 from thalweg.objective import Objective
+from thalweg.objective.points import gradient_at
 
 __all__ = [
+    "BALANCE_ROUNDING",
     "alignment",
     "along",
+    "balance_defect",
     "conserved",
     "deficiency_margin",
     "distance_from_rank_one",
@@ -48,6 +53,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
+BALANCE_ROUNDING = 64.0
+"""Up to which a `balance_defect` is rounding."""
+
+_CALM = 1e50  # weights and losses above this are on their way to infinity
 _Layer = Float[Array, "_ _"]
 """A matrix among others of other shapes."""
 
@@ -67,6 +76,73 @@ def unbalancedness(weights: Weights) -> Scalar:
     """The largest nuclear norm of an imbalance (elkabetz2021, def. 30); zero for one layer."""
     norms = [jnp.linalg.norm(matrix, "nuc") for matrix in imbalance(weights)]
     return jnp.max(jnp.stack(norms)) if norms else jnp.zeros(())
+
+
+@checked
+def balance_defect(run: Descent, points: int = 64) -> Float[np.ndarray, "*batch points"]:
+    """How far single steps of a run are from the law that imbalances must obey, in rounding units.
+
+    A step of plain descent with weight decay lambda on a linear network makes of the imbalance D_j
+
+        (1 - eta lambda)^2 D_j + eta^2 (G_{j+1}^T G_{j+1} - G_j G_j^T)
+
+    exactly, whatever the loss. So a run checks itself: above `BALANCE_ROUNDING` units it has lost
+    its digits, or was no descent of this loss. Where consecutive steps were recorded, those are
+    looked at; elsewhere one step is taken again from recorded points, by what made the run.
+
+    Args:
+        run: of plain descent on a linear network, batched or not.
+        points: of how many recorded points, evenly spread over the run.
+
+    Returns:
+        The largest entry of the difference over (eps * width * the larger squared norm of a layer);
+        NaN where the weights were not recorded, or have run off.
+    """
+    objective = plain_objective(run, "`balance_defect`")
+    if objective.network.linear is None:
+        raise InputError(
+            "`balance_defect` is about linear networks, got a run on a "
+            f"{type(objective.network).__name__}."
+        )
+    lead, depth = run.learning_rate.shape, len(objective.shapes)
+    if not run.has_weights or depth == 1:
+        return np.full((*lead, 0), np.nan)
+    starts = np.unique(np.linspace(0, run.steps.size - 1, points).astype(int))
+    here = jax.tree.map(lambda array: np.take(array, starts, axis=len(lead)), run.weights)
+    rates = np.broadcast_to(run.learning_rate[..., None], (*lead, starts.size))
+    if np.all(np.diff(run.steps) == 1) and run.steps.size > 1:
+        ends = np.minimum(starts + 1, run.steps.size - 1)
+        after = jax.tree.map(lambda array: np.take(array, ends, axis=len(lead)), run.weights)
+        rates = np.where(starts < ends, rates, np.nan)  # the last has none after it
+    else:
+        known = jax.tree.map(lambda array: np.where(np.isfinite(array), array, 0.0), here)
+        after = descend(objective, known, learning_rate=rates, steps=1, observe=nothing).final
+    return _balance_defects(objective, here, after, rates)
+
+
+@quiet
+def _balance_defects(
+    objective: Objective, here: Weights, after: Weights, rates: Float[np.ndarray, "*points"]
+) -> Float[np.ndarray, "*points"]:
+    """Of one step from each of these points to its own other."""
+    decay, width = float(objective.weight_decay), max(max(shape) for shape in objective.shapes)
+    found = np.full(rates.shape, np.nan)
+    for place in np.ndindex(rates.shape):
+        before, then = ([np.asarray(a)[place] for a in each] for each in (here, after))
+        size = max(float(np.sum(each**2)) for each in (*before, *then))
+        if not (size < _CALM and np.isfinite(rates[place])):
+            continue
+        eta = float(rates[place])
+        whole = gradient_at(objective, tuple(before))
+        slopes = [part - decay * layer for part, layer in zip(whole, before, strict=True)]
+        pairs = [map(np.asarray, imbalance(tuple(each))) for each in (then, before, slopes)]
+        gaps = [
+            np.max(np.abs(new - (1 - eta * decay) ** 2 * old - eta**2 * drift))
+            for new, old, drift in zip(*pairs, strict=True)
+        ]
+        unit = np.finfo(before[0].dtype).eps * width * max(size, np.finfo(float).tiny)
+        found[place] = max(gaps) / unit
+    return found
 
 
 @checked

@@ -97,13 +97,13 @@ class AbstractOptimiser(eqx.Module):
         """The direction against which to go, like the gradient, and the memory for the next."""
 
     @property
-    def stability(self) -> Scalar | None:
+    def stability(self) -> float | None:
         """What learning rate x curvature must be below to be linearly stable; None: not known."""
         return None
 
     def edge(self, learning_rate: Any) -> Float[np.ndarray, "..."]:
         """The sharpness above which it is unstable at each learning rate; NaN where not known."""
-        limit = np.nan if self.stability is None else float(self.stability)
+        limit = np.nan if self.stability is None else self.stability
         return np.asarray(limit / np.asarray(learning_rate, float))
 
     def stability_limit(self, sharpness: Any) -> Float[np.ndarray, "..."]:
@@ -140,8 +140,8 @@ class GradientDescent(AbstractOptimiser):
 
     @property
     @override
-    def stability(self) -> Scalar:
-        return jnp.asarray(2.0)
+    def stability(self) -> float:
+        return 2.0
 
 
 PLAIN = GradientDescent()
@@ -177,8 +177,8 @@ class HeavyBall(AbstractOptimiser):
 
     @property
     @override
-    def stability(self) -> Scalar:
-        return 2 * (1 + self.beta)
+    def stability(self) -> float:
+        return 2 * (1 + float(self.beta))
 
 
 @final
@@ -210,8 +210,9 @@ class Nesterov(AbstractOptimiser):
 
     @property
     @override
-    def stability(self) -> Scalar:
-        return 2 * (1 + self.beta) / (1 + 2 * self.beta)
+    def stability(self) -> float:
+        beta = float(self.beta)
+        return 2 * (1 + beta) / (1 + 2 * beta)
 
 
 @final

@@ -16,6 +16,8 @@ from thalweg._typing import AnyWeights
 from thalweg.dynamics import AbstractFlow, Descent, Flow
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.settings import Experiment
+from thalweg.kernels import suits
+from thalweg.measurement import balance_defect
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.phases import LEAST_RECORDS, NEVER, TOO_FEW_RECORDS, Phase, classify
 from thalweg.quantities import QUANTITIES, described
@@ -29,6 +31,7 @@ KIND = "run"
 NO_CERTIFICATES: Mapping[str, str | float] = {"text": "", "greatest_sharpness": np.nan}
 """What there is of theorems where none was asked for, or none was checked yet."""
 
+_CHECKED = 8  # steps of each run that are held against the law of imbalances
 _PROVEN = ("distance_lower", "distance_upper", "flow_loss_lower", "flow_loss_upper")
 
 
@@ -102,6 +105,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         "loss": (by_run, _padded([run.loss for run in runs])),
         "distance": (by_run, _padded(found.distances)),
         "edge": ("learning_rate", [float(run.edge) for run in runs]),
+        "balance_defect": ("learning_rate", [_balance_defect(run) for run in runs]),
         "diverged_at": (
             "learning_rate",
             [int(run.diverged_at) for run in runs],
@@ -114,6 +118,18 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
             variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
     phases = [_phase(run, found.minimum, each) for run, each in zip(runs, merged, strict=False)]
     return variables | {"phase": ("learning_rate", np.array(phases, np.int8))}
+
+
+def _balance_defect(run: Descent) -> float:
+    """The largest over some steps; NaN where the law is about something else, or it costs much."""
+    objective = run.objective
+    if not (isinstance(objective, Objective) and run.optimiser.plain and run.has_weights):
+        return np.nan
+    if objective.network.linear is None or not suits(objective.chain, run.weights):
+        return np.nan
+    found = balance_defect(run, _CHECKED)
+    known = found[np.isfinite(found)]
+    return float(known.max()) if known.size else np.nan
 
 
 def _phase(run: Descent, minimum: float, measured: Arrays) -> int:

@@ -20,6 +20,11 @@ BASIC = (
         comment="2 / learning rate for plain descent; NaN where the optimiser declares none",
     ),
     Quantity(
+        "balance_defect",
+        "how far steps are from the law of imbalances of descent, in units of rounding",
+        comment="of linear networks that kernels descend; NaN elsewhere; above 64 digits are lost",
+    ),
+    Quantity(
         "diverged_at",
         "first step at which the loss is not finite",
         missing=NO_RUN,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from thalweg.measurement import BALANCE_ROUNDING
 from thalweg.phases import Phase
 from thalweg.quantities.of_runs import stability
 from thalweg.reports.summary import summary
@@ -54,6 +55,7 @@ def findings(results: xr.Dataset) -> list[str]:
             _kinks(results),
             _flatness(results),
             _guaranteed(results),
+            _self_check(results),
         )
         if each
     ]
@@ -149,6 +151,22 @@ def _guaranteed(results: xr.Dataset) -> str:
     if not found["followed"]:
         return f"{text}; they were checked at the start alone, not along the run."
     return f"{text}; none is violated along this run."
+
+
+def _self_check(results: xr.Dataset) -> str:
+    """What is wrong with a run whose steps are no steps of descent; nothing where all is well."""
+    if "balance_defect" not in results:
+        return ""
+    wrong = results.balance_defect.values > BALANCE_ROUNDING
+    if not wrong.any():
+        return ""
+    most = number(float(np.nanmax(results.balance_defect.values)))
+    return (
+        "These numbers are not to be trusted: a step of gradient descent changes the imbalances of "
+        "consecutive layers by eta^2 (G_{j+1}^T G_{j+1} - G_j G_j^T) exactly, but at "
+        f"{rates_of(list(results.learning_rate.values[wrong]))} it differs from that by up to "
+        f"{most} units of rounding."
+    )
 
 
 def _is_are(things: list[Any]) -> str:

@@ -7,6 +7,7 @@
 * `one_output`: networks with one output on white inputs, stage by stage
 * `small_starts`: deep linear regression from near zero: the flow and its limit
 * `residual_starts`: deep linear regression from near the identity, fixed or random
+* `finite_steps`: exact laws of descent itself, where it follows no flow
 * `discretisation`: descent as a numerical solution of its flow: how far they are apart
 * `probability`: Gaussian products and starts, and how likely they are good ones
 * `settings`: what the theorems of a subject assume, and what a case is in their terms

@@ -180,7 +180,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "marion2024:lem1",
         "The imbalance of consecutive layers is constant along the flow.",
         BalanceIsConserved,
-        "an identity; for descent too, with its exact drift",
+        "an identity; what descent makes of it is thalweg:balance-law",
     ),
     Statement(
         "marion2024:lem2",

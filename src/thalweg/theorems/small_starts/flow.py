@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Bool
 from typing_extensions import override
 
 from thalweg._typing import Scalar, Weights
@@ -31,7 +30,7 @@ from thalweg.certificates import (
     rounding,
 )
 from thalweg.curvature.products import linear_network, partial_products, spectral_norm
-from thalweg.dynamics import AbstractFlow, Descent
+from thalweg.dynamics import AbstractFlow
 from thalweg.measurement import (
     alignment,
     distance_from_rank_one,
@@ -49,17 +48,13 @@ from thalweg.theorems.settings.deep_regression import (
 from thalweg.theorems.settings.linear import LinearTraining, linear_training, without_decay
 from thalweg.theorems.settings.small_starts import start_size, unique_below_zero
 
-_DIVERGED = 1e50  # a loss above this is on its way to infinity
-
 
 class BalanceIsConserved(AbstractTrainingTheorem[LinearTraining]):
-    """Gradient flow keeps the imbalance of consecutive layers constant; descent nearly does.
+    """Gradient flow keeps the imbalance of consecutive layers constant.
 
-        flow:     D_k(t) = D_k(0)
-        descent:  D_k after a step = D_k before + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)
+        D_k(t) = D_k(0)
 
-    for any loss of the network's output, with the gradient G_k of layer k. The second is ours: the
-    terms of the first order in eta cancel because G_k = W_{k+1}^T (...) W_{k-1}^T.
+    for any loss of the network's output. What a step of descent makes of it is `BalanceLaw`.
     """
 
     reference: ClassVar[str] = "marion2024:lem1"
@@ -70,14 +65,8 @@ class BalanceIsConserved(AbstractTrainingTheorem[LinearTraining]):
 
     @override
     def conclusions(self, subject: LinearTraining, /) -> tuple[Claim, ...]:
-        case, claims = subject.case, []
-        if case.flow is not None:
-            claims.append(_constant_imbalance(case.flow, case.weights))
-        if case.run is not None and case.run.weights:
-            calm = np.abs(case.run.loss) < _DIVERGED
-            consecutive = (np.diff(case.run.steps) == 1) & calm[1:] & calm[:-1]
-            claims += [_drift_per_step(case.run, consecutive)] if consecutive.any() else []
-        return tuple(claims)
+        case = subject.case
+        return () if case.flow is None else (_constant_imbalance(case.flow, case.weights),)
 
 
 def _constant_imbalance(flow: AbstractFlow, start: Weights) -> Claim:
@@ -89,26 +78,6 @@ def _largest_drift(objective: Objective, weights: Weights, first: tuple) -> Scal
     pairs = zip(imbalance(weights), first, strict=True)
     drifts = [jnp.max(jnp.abs(now - then)) for now, then in pairs]
     return jnp.max(jnp.stack([jnp.zeros(()), *drifts]))
-
-
-def _drift_per_step(run: Descent, consecutive: Bool[np.ndarray, " pairs"]) -> Claim:
-    eta = float(run.learning_rate)
-    imbalances, drifts, sizes = seen_along(run, _imbalances)
-    found = np.zeros(consecutive.sum())
-    for before, drift in zip(imbalances, drifts, strict=True):
-        changes = before[1:][consecutive] - before[:-1][consecutive]
-        error = np.abs(changes - eta**2 * drift[:-1][consecutive])
-        found = np.maximum(found, np.max(error, axis=(1, 2), initial=0.0))
-    size = np.maximum(sizes[:-1], sizes[1:])[consecutive]
-    statement = "D_k after a step = D_k + eta^2 (G_{k+1}^T G_{k+1} - G_k G_k^T)"
-    width = max(max(shape) for shape in run.objective.shapes)
-    return identity(statement, found, rounding(size**2, units=64.0 * width))
-
-
-def _imbalances(objective: Objective, weights: Weights) -> tuple[tuple, tuple, Scalar]:
-    """Of the weights and of the gradient, and the largest norm of a layer."""
-    gradient = objective.gradient(weights)
-    return imbalance(weights), imbalance(gradient), jnp.max(layer_norms(weights))
 
 
 class LayersAlign(AbstractTrainingTheorem[LinearTraining]):
