@@ -3,6 +3,7 @@
 `thalweg.validated` has the argument and the arithmetic; here its curve is recorded at times.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -126,12 +127,21 @@ def validated_flow(
 
 @checked
 def proven_flow(
-    objective: Objective, weights: Weights, times: Float[np.ndarray, " times"]
+    objective: Objective,
+    weights: Weights,
+    times: Float[np.ndarray, " times"],
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[ValidatedFlow | None, str]:
     """The flow that is proven to the last of these times, or how far it could be proven, in words.
 
     The effort is bounded, because a plain flow with an estimated error can be had instead. Where
     no flow can be validated, nothing is said.
+
+    Args:
+        objective: the loss.
+        weights: the start.
+        times: when it is recorded.
+        between: called after every step; what it raises ends the work.
     """
     try:
         setting = setting_of(objective)
@@ -139,7 +149,7 @@ def proven_flow(
         return None, ""
     arrays = tuple(np.asarray(array, float) for array in weights)
     with one_blas_thread():
-        curve = proven_curve(setting, arrays, float(times[-1]), _MOST_STEPS)
+        curve = proven_curve(setting, arrays, float(times[-1]), _MOST_STEPS, between)
         if curve.failed_at is None:
             return _recorded(objective, curve, times), ""
     return None, f"The flow could be validated up to time {curve.failed_at:.3g} only."

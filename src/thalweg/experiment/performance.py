@@ -210,7 +210,7 @@ class Work:
         if self.network_objective is None:
             self.progress("tube", 1.0)
             return [{} for _ in runs], _NOTHING_PROVEN
-        validated = [_interval(*each) for each in zip(distances, forever, strict=True)]
+        validated = [interval(*each) for each in zip(distances, forever, strict=True)]
         if all(validated) or kind == "off":
             self.progress("tube", 1.0)
             said = "" if all(validated) else 'No tube was asked for (flow.tube = "off").'
@@ -309,7 +309,7 @@ def _spectrum_arrays(
     return found
 
 
-def _interval(distances: Distance, forever: float) -> Arrays:
+def interval(distances: Distance, forever: float) -> Arrays:
     """What a validated flow proves of the distance, at every record and after; else nothing."""
     if distances.lower is None or distances.upper is None:
         return {}

@@ -30,7 +30,7 @@ within 8 e, or 64 e where that spares more than 500 steps, for the sharper the m
 directions than in others, the larger is what a distance of e may still move.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice, takewhile
 from math import exp, floor, inf, isfinite
@@ -231,10 +231,12 @@ def validated_curve(setting: Setting, start: Layers, horizon: float) -> Curve:
     return Curve(setting, start, steps, unproven)
 
 
-def proven_curve(setting: Setting, start: Layers, horizon: float, most_steps: int) -> Curve:
-    """The same, but it ends where nothing more is proven, or after so many steps."""
-    made = islice(_steps(setting, start, horizon), most_steps)
-    steps = tuple(takewhile(lambda step: step.after < inf, made))
+def proven_curve(
+    setting: Setting, start: Layers, horizon: float, most: int, between: Callable[[], None]
+) -> Curve:
+    """The same until nothing is proven, after so many steps, or where `between` raises."""
+    made = islice(_steps(setting, start, horizon), most)
+    steps = tuple(takewhile(lambda step: (between(), step.after < inf)[1], made))
     end = steps[-1].end if steps else 0.0
     return Curve(setting, start, steps, end if end < horizon else None)
 

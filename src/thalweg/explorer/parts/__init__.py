@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 
 from thalweg.explorer.computation import Computation
 from thalweg.explorer.parts.descending import descent
+from thalweg.explorer.parts.following import flow
+from thalweg.explorer.parts.guaranteeing import certificates
 from thalweg.explorer.parts.inside import layers
+from thalweg.explorer.parts.mapping import phase
+from thalweg.explorer.parts.proving import proof
+from thalweg.explorer.parts.slicing import plane_slice
 from thalweg.explorer.parts.spectrum import sharpness
 from thalweg.explorer.parts.words import words
 
@@ -17,8 +22,13 @@ Part = Callable[[Computation], Iterator[bytes]]
 PARTS: dict[str, Part] = {
     "descent": descent,
     "sharpness": sharpness,
+    "flow": flow,
     "layers": layers,
     "words": words,
+    "slice": plane_slice,
+    "phase": phase,
+    "certificates": certificates,
+    "proof": proof,
 }
 """By name; the place of a part is its rank."""
 

@@ -7,11 +7,14 @@ import jax
 import numpy as np
 
 from thalweg.explorer.computation import Computation, padded
+from thalweg.explorer.waiting import beside
+from thalweg.kernels import suits
 
 
 def descent(known: Computation) -> Iterator[bytes]:
     """The curves that everything else is drawn beside."""
-    runs = known.runs
+    linear = suits(known.objective.chain, jax.tree.leaves(known.weights))
+    runs = known.runs if linear else beside(known, lambda: known.runs)
     arrays = {
         "time": padded([run.times for run in runs]),
         "step": padded([run.steps for run in runs]),

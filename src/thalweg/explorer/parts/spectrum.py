@@ -19,7 +19,7 @@ _OPERATIONS = 4e7  # of products with the Hessian, some 200 gradients for each r
 def sharpness(known: Computation) -> Iterator[bytes]:
     """Sharpness and smallest eigenvalue with their errors, bounds for minimisers, and the phase."""
     known.spectra = [ends_along(known, run) for run in known.runs]
-    known.theory = flatness(known.network_objective)
+    ensure_theory(known)
     arrays = {name: padded([each[name] for each in known.spectra]) for name in NAMES}
     phases = [_phase(known, number) for number in range(len(known.runs))]
     yield known.framed(
@@ -29,6 +29,12 @@ def sharpness(known: Computation) -> Iterator[bytes]:
         phases=[None if each is None else each.name.lower() for each in phases],
         phase_meanings=[None if each is None else each.meaning for each in phases],
     )
+
+
+def ensure_theory(known: Computation) -> dict[str, float]:
+    """What theory says of minimisers, found when it is first asked for."""
+    known.theory = known.theory or flatness(known.network_objective)
+    return known.theory
 
 
 def ends_along(known: Computation, trajectory: AbstractTrajectory) -> Arrays:

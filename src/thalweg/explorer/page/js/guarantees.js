@@ -21,7 +21,9 @@ export function showGuarantees(part) {
   const opened = new Set([...place.querySelectorAll("details[open]")].map((each) => each.id));
   const violated = part.violated?.length
     ? ` Violated along this run: ${part.violated.join(", ")}.`
-    : " None is violated along this run.";
+    : part.followed
+      ? " None is violated along this run."
+      : " They are checked at the start alone, not along the run.";
   summary.replaceChildren(
     ...explained(`${part.applying} of ${part.checked} published results apply at learning rate ${shown(part.learning_rate)}.${violated} Bars show margins: to the right, by how much the narrowest assumption holds; to the left, by how much it is missed.`),
   );
@@ -46,7 +48,7 @@ function proof(row) {
   const margin = typeof row.margin === "number" ? row.margin : Number.parseFloat(String(row.margin ?? ""));
   const parts = [made("p", {}, made("strong", {}, text(row.bound)), ...(row.measured ? [` measured ${text(row.measured)}`] : []))];
   const source = [row.source, row.statement].filter(Boolean).map(text).join(", ");
-  parts.push(made("p", { class: "source" }, [source, row.condition && `because ${text(row.condition)}`].filter(Boolean).join(": ")));
+  parts.push(made("p", { class: "source" }, [source, row.condition && text(row.condition)].filter(Boolean).join(": ")));
   return made("div", { class: "proof" }, ...parts, ...(Number.isFinite(margin) ? [bar(margin)] : []));
 }
 
