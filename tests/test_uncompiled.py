@@ -47,6 +47,7 @@ FUNCTIONS = {
             jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0), jnp.concatenate([x, x * c]),
             jnp.stack([x, -x], axis=1), jnp.split(x, [1, 3]), jnp.broadcast_to(x, (2, 5, 3)),
             jnp.arange(4.0) + x[0, 0], x.astype(int),
+            jnp.take(x, np.array([2, 0, 2, 1]), axis=1), jnp.take(x, np.array([4, 0]), axis=0),
         ),
         TALL,
     ),

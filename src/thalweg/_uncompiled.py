@@ -151,7 +151,21 @@ def _sorted(settings: dict[str, Any], x: np.ndarray, *others: Any) -> np.ndarray
     return np.sort(x, axis=settings["dimension"])
 
 
+def _taken(settings: dict[str, Any], x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Entries along one axis, which `jnp.take` asks for."""
+    how, sizes = settings["dimension_numbers"], list(settings["slice_sizes"])
+    axis, *others = how.start_index_map
+    whole = [1 if each == axis else length for each, length in enumerate(x.shape)]
+    plain = how.collapsed_slice_dims == (axis,) and places.ndim == 2 and sizes == whole
+    kept = tuple(each for each in range(x.ndim) if each != axis)
+    inside = np.all((places >= 0) & (places < x.shape[axis]))
+    if others or how.operand_batching_dims or how.offset_dims != kept or not (plain and inside):
+        raise NoCounterpartError("gather")
+    return np.take(x, places[:, 0], axis=axis)
+
+
 _WITH_SETTINGS: dict[str, Callable[..., np.ndarray]] = {
+    "gather": _taken,
     "dot_general": _product,
     "broadcast_in_dim": _spread,
     "pad": _padded,

@@ -6,7 +6,7 @@
 `computation` has found so far, and results travel back as `frames` in one streamed response
 (`streams`). `exports` says a setting as a file, as Python, as a command and as numbers; `uploads`
 keeps tables that were dropped on the page. What the two sides say to each other is written down in
-docs/explorer-protocol.md.
+docs/explorer.md.
 
 Everything that is shown is computed by the functions that `thalweg run` uses.
 """

@@ -5,9 +5,10 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -55,7 +56,7 @@ class Explorer:
             log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none",
             timeout_graceful_shutdown=_GRACE, timeout_keep_alive=75,
         )  # fmt: skip
-        self._server = _Server(config)
+        self._server = _Server(config, self._worker.drop_all)
         self._thread: threading.Thread | None = None
 
     def start(self) -> "Explorer":
@@ -75,6 +76,7 @@ class Explorer:
 
     def stop(self) -> None:
         """End the server, and what it computes."""
+        self._worker.drop_all()
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(timeout=_GRACE + 8)
@@ -106,7 +108,19 @@ class Explorer:
 
 
 class _Server(uvicorn.Server):
-    """A server that an interrupt ends, without being raised again when it has."""
+    """A server that an interrupt ends, without being raised again when it has.
+
+    Streams are ended first: those that are open when the server ends are torn off.
+    """
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]):
+        super().__init__(config)
+        self._ending = ending
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ending()
+        super().handle_exit(sig, frame)
 
     @contextmanager
     @override

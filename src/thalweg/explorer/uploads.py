@@ -36,8 +36,8 @@ class Uploads:
                 table = from_csv(place, header[-1])
             except ValueError as error:
                 place.unlink()
-                said = str(error).replace(str(place), "The table")
-                raise SettingError(said, "data") from error
+                said = str(error).replace(str(place), "the table")
+                raise SettingError(said[:1].upper() + said[1:], "data") from error
             self._names.pop(name, None)
             self._names[name] = None
             for oldest in list(self._names)[:-_MOST]:

@@ -22,6 +22,9 @@ Sink = Callable[[bytes | None], None]
 """Takes frames; None where there are no more."""
 
 
+_PATIENCE = 3  # seconds that the thread gets to end; it dies with the process in any case
+
+
 class Superseded(Exception):
     """Nobody waits for this any more."""
 
@@ -75,14 +78,20 @@ class Worker:
         """Begin, with the warm-up."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Drop everything, and end the thread."""
+    def drop_all(self) -> None:
+        """Let nothing be computed any more, and nobody wait for it."""
         with self._changed:
             self._stopped.set()
             for job in self._jobs:
                 job.drop()
+                job.sink(None)
             self._changed.notify()
-        self._thread.join(timeout=10)
+
+    def stop(self) -> None:
+        """The same, and end the thread."""
+        self.drop_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout=_PATIENCE)
 
     def add(self, job: Job) -> bool:
         """Take a job, which supersedes older ones of its page; not where a newer one is there."""

@@ -16,13 +16,13 @@ import { explain } from "./words.js";
 
 const NAMES = {
   "data.source": {
-    gaussian: "Gaussian, with a teacher", conditioned: "Gaussian, ill-conditioned", target: "a target matrix",
-    diabetes: "diabetes (442 people)", linnerud: "linnerud (20 people)", csv: "a table of my own",
+    gaussian: "Gaussian", conditioned: "ill-conditioned", target: "a target matrix",
+    diabetes: "diabetes (442)", linnerud: "linnerud (20)", csv: "my own table",
   },
   "network.kind": { linear: "linear", homogeneous: "ReLU" },
   "start.kind": {
-    gaussian: "Gaussian", balanced: "balanced", residual: "residual", identity: "identity", aligned: "aligned with the solution",
-    unbalanced: "unbalanced (claim 4)", xavier_uniform: "Xavier uniform", pytorch_default: "PyTorch's default",
+    gaussian: "Gaussian", balanced: "balanced", residual: "residual", identity: "identity", aligned: "aligned",
+    unbalanced: "unbalanced", xavier_uniform: "Xavier uniform", pytorch_default: "PyTorch's default",
   },
 };
 

@@ -80,7 +80,7 @@ export class Curves {
         y: { distr: chart.log ? 3 : 1, range: () => this.chart?.range ?? [0, 1] },
       },
       axes: [
-        { ...axis, size: 26, gap: 4, space: 48, splits: () => evenTicks([0, this.chart?.until ?? 1], this.#columns()), values: texts },
+        { ...axis, size: 24, gap: 4, space: 48, label: "time", labelFont: font, labelSize: 15, labelGap: 0, splits: () => evenTicks([0, this.chart?.until ?? 1], this.#columns()), values: texts },
         { ...axis, size: 50, gap: 4, splits: () => this.#rows(), filter: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits, values: texts },
       ],
       series: [{}, ...chart.lines.map((line) => series(line))],

@@ -161,6 +161,7 @@ class Page {
     if (part.part === "descent" && part.state === "refused") return this.refuse(part.reason ?? "");
     if (part.part === "descent") {
       this.curves = JSON.stringify(setting);
+      this.complete = "";
       // From here on the views show the new setting; what has not come yet is left out.
       this.coming = { descent: part, ...kept(this.results, part) };
       this.results = this.coming;
@@ -185,7 +186,8 @@ class Page {
 
   /** Whether all that is shown is of the setting. */
   get isComplete() {
-    return !this.drawing && this.complete === JSON.stringify(trimmed(this.begun.defaults, this.setting));
+    const { running, waiting } = this.work;
+    return !this.drawing && !running && !waiting && this.isCurrent && this.complete === JSON.stringify(trimmed(this.begun.defaults, this.setting));
   }
 
   /** Whether the curves are. */

@@ -96,6 +96,7 @@ function curves(chart) {
   for (const value of chart.log ? logTicks(chart.range, 6) : evenTicks(chart.range, 6))
     parts.push(`<line x1="${box.left}" x2="${n(box.right)}" y1="${n(y(value))}" y2="${n(y(value))}" stroke="${hues.grid}"/>`, label(box.left - 6, y(value) + 4, tick(value), { anchor: "end" }));
   for (const value of evenTicks([0, chart.until], 6)) parts.push(label(x(value), box.bottom + 15, tick(value), { anchor: "middle" }));
+  parts.push(label((box.left + box.right) / 2, box.bottom + 29, "time", { anchor: "middle" }));
   if (chart.below && chart.below.y > chart.range[0]) parts.push(`<rect x="${box.left}" width="${n(box.right - box.left)}" y="${n(y(chart.below.y))}" height="${n(box.bottom - y(chart.below.y))}" ${paint("fill", chart.below.colour)}/>`);
   for (const { x: times, low: under, high: over, colour } of chart.bands) {
     const there = Array.from(times, (_, place) => place).filter((place) => Number.isFinite(times[place]) && Number.isFinite(over[place]) && (over[place] ?? 0) > 0);

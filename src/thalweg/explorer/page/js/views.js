@@ -43,7 +43,7 @@ export class Views {
   #add(id) {
     const title = CHARTS[id]?.title ?? (id === "slice" ? "A slice of the loss" : "Phase diagram");
     const meaning = CHARTS[id]?.meaning ?? (id === "slice"
-      ? "The loss on the plane through the start, the end of the flow and the end of descent, as contour lines, with both paths projected onto it."
+      ? "The loss on the plane through the start, the end of the flow and the end of descent, as contour lines, with both paths projected onto it. Where both end at the same point, it goes through the point of the flow that is farthest from the straight line."
       : "What becomes of descent, for 4 random starts per cell; a cell is divided among what its runs did. Click or drag to go there.");
     const reading = made("span", { class: "reading", "aria-hidden": "true" });
     const plot = made("div", { class: "plot" });
@@ -70,17 +70,26 @@ export class Views {
       if (made) this.curves[id]?.show(made);
       this.#note(id, results[part], Boolean(made));
     }
+    this.#name("layers", results.layers?.arrays.layer_norms ? "Norms of layers" : "Singular values, layers");
     this.slice.show(results);
     this.#note("slice", results.slice, Boolean(results.slice?.arrays.loss));
     if (this.map) this.#note("phases", results.phase, this.map.diagram.known);
     this.#keys(results);
   }
 
+  /** @param {string} id @param {string} title */
+  #name(id, title) {
+    const heading = this.#frame(id).figure.querySelector("h3 .term");
+    if (heading && heading.textContent !== title) heading.textContent = title;
+  }
+
   /** Why there is nothing to be seen. @param {string} id @param {import("./types.js").Part | undefined} part
    * @param {boolean} seen */
   #note(id, part, seen) {
-    const { note, plot, reading } = this.#frame(id);
+    const { figure, note, plot, reading } = this.#frame(id);
     const refused = part?.state === "refused";
+    figure.classList.toggle("refused", refused);
+    figure.hidden = Boolean(part && !part.old && !refused && !seen); // such as the product of no matrices
     note.hidden = !refused && seen;
     note.textContent = refused ? (part.reason ?? "Not known here.") : seen ? "" : "…";
     plot.style.visibility = refused ? "hidden" : "";
@@ -104,6 +113,11 @@ export class Views {
       ...(sharpness?.least_sharpness > 0 ? [made("span", {}, sample(hues.least, [], true), "no minimiser is this flat")] : []),
     );
     this.#frame("distance").key.replaceChildren(...(proof?.arrays.lower ? [made("span", {}, sample(hues.band, [], true), "proven to be in here")] : []));
+    this.#frame("slice").key.replaceChildren(
+      ...(runs === 1 ? [made("span", {}, sample(hues.runs[0] ?? ""), "descent")] : []),
+      made("span", {}, sample(hues.flow, [3, 3]), "flow"),
+      made("span", {}, sample(hues.soft), "contours: factors of two in the loss"),
+    );
     if (!this.map) return;
     const { key } = this.#frame("phases");
     for (const old of key.querySelectorAll(".theory")) old.remove();
