@@ -56,7 +56,7 @@ docs: $(READY)
 
 # The pages of docs/ and all that is generated, into build/site/html; without a network once the extra is installed.
 site: $(READY)
-	$(BIN)/python -c 'import furo, myst_parser, quickjs, sphinx_copybutton, sphinx_design' 2> /dev/null || \
+	$(BIN)/python -c 'import furo, myst_parser, quickjs, sphinx_copybutton, sphinx_design, torch' 2> /dev/null || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[site]"
 	$(BIN)/python docs/site/build.py
 

@@ -27,6 +27,7 @@ html_title = f"thalweg {__version__}"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
 html_js_files = [("filter.js", {"defer": "defer"})]
+toc_object_entries = False
 html_copy_source = False
 html_show_sourcelink = False
 html_extra_path: list[str] = []

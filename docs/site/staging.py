@@ -10,13 +10,17 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 import examples_page
+import reference_pages
 import statements_pages
+import studies_page
+import tutorial_pages
 
 ROOT = Path(__file__).parents[2]
 DOCS, PAGES = ROOT / "docs", Path(__file__).parent / "pages"
 
 _LINK = re.compile(r"(\]\()((?!https?:|#|mailto:)[^)\s#]+)")
 _COPIED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_TREE = re.compile(r"```\{toctree\}\n(.*?)```", re.S)
 _SKIPPED = {"site", "statements", "tutorials", "reference", "studies.md"}
 """What in docs/ is made into pages by a module of its own; the gallery has what studies.md has."""
 
@@ -33,7 +37,26 @@ def gather(source: Path, *, quick: bool) -> None:
     for name, staged in _COPIED.items():
         copy(ROOT / name, source / staged)
     examples_page.write(source)
+    reference_pages.write(source)
     statements_pages.write(source)
+    studies_page.write(source)
+    tutorial_pages.write(source, quick=quick)
+    adopt(source)
+
+
+def adopt(source: Path) -> None:
+    """List the pages of docs/ that nobody has put into a table of contents, under "How-to"."""
+    texts = [path.read_text("utf-8") for path in source.rglob("*.md")]
+    listed = {entry for text in texts for block in _TREE.findall(text) for entry in block.split()}
+    names = {entry.rpartition("/")[2].removesuffix(".md") for entry in listed}
+    found = [
+        path.stem for path in sorted(source.glob("*.md")) if path.stem not in names | {"index"}
+    ]
+    if found:
+        page = source / "how-to.md"
+        entries = "\n".join(found)
+        more = f"\n## More\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
+        page.write_text(page.read_text("utf-8") + more, "utf-8")
 
 
 def copy(path: Path, target: Path) -> None:

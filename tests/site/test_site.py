@@ -15,11 +15,17 @@ for needed in ("furo", "myst_parser", "sphinx_copybutton", "sphinx_design", "qui
     )
 
 SITE = Path(__file__).parents[2] / "docs" / "site"
+BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+PAGES = (
+    "index", "start/report", "tutorials/edge-of-stability", "theory/flat-minima", "studies/index",
+    "statements/arora2019/thm1", "statements/elkabetz2021/thm3", "statements/marion2024/thm2",
+    "reference/tubes", "errata/marion2024",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder of the site's pages; `html` in it."""
+    """The folder of the site's pages."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, str(SITE / "build.py"), "--quick", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -66,3 +72,96 @@ def test_a_link_to_nowhere_is_found(tools, tmp_path):
 def test_a_formula_that_does_not_compile_is_refused(tools):
     with pytest.raises(tools["mathematics"].MathematicsError, match=r"nonsense"):
         tools["mathematics"].render(r"\nonsense{x}", True)
+
+
+# --- in a browser, opened from the folder ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page():
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="tests in a browser need Playwright: pip install playwright"
+    )
+    path = next((each for each in BROWSERS if Path(each).exists()), None)
+    if path is None:
+        pytest.skip("tests in a browser need chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser.new_page(viewport={"width": 390, "height": 844})
+        browser.close()
+
+
+@pytest.fixture
+def asked(page):
+    """Every address that is asked for during a test, but for those in the folder."""
+    found = []
+
+    def note(request):
+        if not request.url.startswith(("file:", "data:")):
+            found.append(request.url)
+
+    page.on("request", note)
+    yield found
+    page.remove_listener("request", note)
+
+
+def test_pages_ask_nobody_and_fit_a_telephone(built, page, asked):
+    for name in PAGES:
+        page.goto(f"file://{built}/{name}.html")
+        width = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert width == 0, f"{name} is wider than the screen by {width}"
+        broken = page.evaluate(
+            "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+        )
+        assert broken == [], name
+    assert asked == []
+
+
+def test_mathematics_has_its_fonts(built, page):
+    page.goto(f"file://{built}/statements/arora2019/thm1.html")
+    page.evaluate("document.fonts.ready.then(() => true)")
+    loaded = "[...document.fonts].filter(f => f.status === 'loaded').map(f => f.family)"
+    assert any(name.strip('"').startswith("KaTeX") for name in page.evaluate(loaded))
+    assert page.locator(".katex-error").count() == 0
+
+
+def test_the_table_of_statements_is_filtered(built, page):
+    page.goto(f"file://{built}/theorems.html")
+    shown = "ul.statements > li:not([hidden])"
+    everything = page.locator(shown).count()
+    assert everything >= 138
+    page.select_option("select[name=paper]", "marion2024")
+    of_paper = page.locator(shown).count()
+    assert 0 < of_paper < everything
+    assert page.locator("ul.statements > li:visible").count() == of_paper
+    page.select_option("select[name=subject]", "sharpness")
+    page.fill("input[name=words]", "minimiser")
+    kept = page.locator(shown).all_inner_texts()
+    assert 0 < len(kept) < of_paper
+    assert all("minimiser" in text.lower() for text in kept)
+    assert (
+        page.locator(".statements-count").inner_text().startswith(f"{len(kept)} of {everything} ")
+    )
+    page.reload()  # the choice is in the address
+    assert page.locator(shown).count() == len(kept)
+    page.select_option("select[name=paper]", "ours")
+    assert page.locator(shown).count() < of_paper
+
+
+def test_search_finds_a_page(built, page, asked):
+    page.goto(f"file://{built}/search.html?q=edge+of+stability")
+    page.locator("ul.search li").first.wait_for(timeout=20_000)
+    found = page.locator("ul.search li a").all_inner_texts()
+    assert any("edge" in text.lower() for text in found)
+    assert asked == []
+
+
+def test_dark_and_light(built, page):
+    colours = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(f"file://{built}/index.html")
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert colours[0] != colours[1]

@@ -51,7 +51,7 @@ class AbstractHostObjective(AbstractObjective):
     @override
     def __call__(self, weights: AnyWeights) -> Any:
         if not _any_traced(weights):
-            return self.value_on_host(_as_numpy(weights))
+            return self.value_on_host(_as_numpy(self.as_weights(weights, many=False)))
         value = jax.custom_jvp(self._value_called_back)
 
         @value.defjvp

@@ -93,12 +93,12 @@ weights by one step; here both belong to the same iteration.
     comparison: ClassVar[str] = """
 * **Loss panels.** In the paper all curves of a network lie on each other, and so they do here: no
   two are farther apart than 0.0017 (linear) and 0.0005 (ReLU).
-* **Distance panels.** In the paper the distance to the start dwarfs all drifts, which hug the
-  axis. Here, too: the largest drift is 0.5 % of the way travelled for the linear network and 0.3 %
+* **Distance panels.** In the paper the distance to the start dwarfs all drifts, which hug the axis.
+  Here, too: the largest drift is 0.5 % of the distance travelled for the linear network and 0.3 %
   for the ReLU network.
 * **Authors' values.** Open circles are read off the authors' plots to 0.02. Start and images are
   other ones here. The losses of the starts are 3.69 and 2.86 where theirs are 3.42 and 2.65; later
-  losses agree within 0.14, and the ways travelled within 4 %.
+  losses agree within 0.14, and the distances travelled within 4 %.
 * **How the drift grows with r.** Were it due to the rate alone it would be as 1 - 1 / r, and hardly
   grow from r = 10 to 20. In the paper it goes on growing, and here it does in single precision:
   for the linear network it ends at 0.00063, 0.0020, 0.0050 and 0.0133 for r = 2, 5, 10 and 20, for
@@ -107,20 +107,20 @@ weights by one step; here both belong to the same iteration.
   the run at the full rate to the flow is 0.00077. So the drift of r = 20 in single precision, 17
   times that distance, comes from its own 200,000 steps, many of which are too short for the last
   digit of a weight.
-* **The flow.** The caption calls runs "close to the continuous limit", from small drifts alone.
-  It is right for the linear network, whose true flow is known with a proven radius of 3.1e-7: the
-  run at the full rate is 0.24 % of the way travelled off it after 100 iterations, 0.06 % after 1000
-  and 0.03 % at the end.
+* **The flow.** The caption calls runs "close to the continuous limit", from small drifts alone. It
+  is right for the linear network, whose true flow is known with a proven radius of 3.1e-7: the run
+  at the full rate is 0.24 % of the distance travelled off it after 100 iterations, 0.06 % after
+  1000 and 0.03 % at the end.
 * **ReLU.** It is right for the ReLU network, too. Its flow crosses kinks 52,086 times, and slides
   along 168 at the end. In double precision the runs at eta_0, eta_0 / 2 and eta_0 / 5 end 0.0028,
-  0.0010 and 0.00054 from it, the first 0.09 % of the way travelled; the flow is known to 0.00036,
-  by an estimate that is three times too large where errors are of order 2. Halving the rate leaves
-  0.37 of the distance, where first order would leave 0.5. The flow comes within 6e-9 of a repelling
-  kink, nearer than its error: it may have passed one on the other side, but the runs, which would
-  hardly all pass it alike, come nearer to it as their rates fall. Its error had been expected to
-  stay below a tenth of the distance of the run at the full rate; it is 0.13 of it at worst, and a
-  fifth is allowed since. The distance at the end had been expected below 0.002 of the way
-  travelled: it is 0.0009 here and 0.0028 at quick size, and 0.005 is allowed since.
+  0.0010 and 0.00054 from it, the first 0.09 % of the distance travelled; the flow is known to
+  0.00036, by an estimate that is three times too large where errors are of order 2. Halving the
+  rate leaves 0.37 of the distance, where first order would leave 0.5. The flow comes within 6e-9 of
+  a repelling kink, nearer than its error: it may have passed one on the other side, but the runs,
+  which would hardly all pass it alike, come nearer to it as their rates fall. Its error had been
+  expected to stay below a tenth of the distance of the run at the full rate; it is 0.13 of it at
+  worst, and a fifth is allowed since. The distance at the end had been expected below 0.002 of the
+  distance travelled: it is 0.0009 here and 0.0028 at quick size, and 0.005 is allowed since.
 """
 
     images: int
@@ -284,7 +284,7 @@ def _findings_on_the_flow(results: xr.Dataset, limits: Limits) -> list[Finding]:
     how = "proven radius" if smooth else "estimated error"
     return [
         Finding(
-            f"{name}: true distance to the flow at the end over the way travelled",
+            f"{name}: true distance to the flow at the end over the distance travelled",
             float(away / last.travelled),
             0.0,
             0.005,

@@ -80,12 +80,12 @@ and biases as PyTorch starts them (`--variant code`). Distances leave biases out
 * **Loss panels.** In the paper all curves of a network lie on each other, and so they do here: no
   two are farther apart than 0.0025, and that while the loss falls fastest.
 * **Distance panels.** In the paper the distance to the start dwarfs all drifts. Here, too: the
-  largest is 0.9 % of the way travelled with max pooling, and 1.3 % for the adapted network; on the
-  paper's scale they hug the axis.
+  largest is 0.9 % of the distance travelled with max pooling, and 1.3 % for the adapted network; on
+  the paper's scale they hug the axis.
 * **Authors' values.** Open circles are read off the authors' plots to 0.02. From iteration 5000 on
-  the ways travelled agree within 1.5 % (max pooling) and 4.5 % (adapted), the losses within 0.03
-  and 0.011. Before that they depend on how long a network stays near its start, which is another
-  one here: at 2000 the adapted network has a loss of 0.54, and 0.84 in the plot.
+  the distances travelled agree within 1.5 % (max pooling) and 4.5 % (adapted), the losses within
+  0.03 and 0.011. Before that they depend on how long a network stays near its start, which is
+  another one here: at 2000 the adapted network has a loss of 0.54, and 0.84 in the plot.
 * **Order of the drifts.** Larger r, larger drift, as in the paper. Were it due to the rate alone it
   would be as 1 - 1 / r, and so it is at iteration 1000, to 7 %. It does not stay so. With max
   pooling r = 5 leaves the others from iteration 1000 on and r = 2 from 3400 on; the adapted network
@@ -104,8 +104,8 @@ and biases as PyTorch starts them (`--variant code`). Distances leave biases out
   on in double precision from where they were at iteration 950, and at 1200 they were 0.00148 apart
   instead of 0.00149, 76 % of the square in the same unit.
 * **The flow.** "Already close to the continuous limit" is thus shown here, as in the paper, by
-  drifts alone: all three runs stay within 1.3 % of the way travelled of each other, but for these
-  networks no run tells how far the flow is to better than that.
+  drifts alone: all three runs stay within 1.3 % of the distance travelled of each other, but for
+  these networks no run tells how far the flow is to better than that.
 * **Time.** That above is the sum of the parts, many of them beside other work. On two quiet cores a
   step takes 55 ms with max pooling and 33 ms for the adapted network, which is 2 hours for both.
 """

@@ -52,7 +52,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the authors' plots show, read to .02: the way travelled and the loss, by iteration."""
+    """What the authors' plots show, to .02: distance travelled and loss, by iteration."""
 
     travelled: dict[int, float]
     loss: dict[int, float]
@@ -63,7 +63,7 @@ class Limits:
     """What is expected of a network.
 
     Attributes:
-        drift: the largest drift at the end, as a part of the way travelled.
+        drift: the largest drift at the end, as a part of the distance travelled.
         loss: the largest difference between the losses of two runs at equal times.
         spread: within which factor drift / (1 - 1 / r) may vary over r.
         halved: how far from one half the ratio of the distances of eta_0 / 2 and eta_0 may be.
@@ -156,7 +156,7 @@ def as_in_the_paper(results: xr.Dataset, precision: str, limits: Limits) -> list
             "the curves lie on each other",
         ),
         Finding(
-            f"{name}: drift of r = {int(drift.divisor[-1])} at the end over the way travelled",
+            f"{name}: drift of r = {int(drift.divisor[-1])} at the end over the distance travelled",
             float(drift[-1] / last.travelled),
             0.0,
             limits.drift,
@@ -221,7 +221,7 @@ def next_to_plots(results: xr.Dataset, reference: Reference, first: int = 1) -> 
     gap = np.abs(loss - np.array(list(losses.values())))
     return [
         Finding(
-            f"{name}: way travelled, largest relative difference to the authors' plot",
+            f"{name}: distance travelled, largest relative difference to the authors' plot",
             float(off.max(skipna=False)),
             0.0,
             0.15,
@@ -285,7 +285,9 @@ def draw_distances(axes: Any, results: xr.Dataset, extrapolated: bool = True) ->
             later.iteration, later.to_flow.sel(divisor=finest), color="0.5", linestyle=":",
             label=rf"$\eta_0/{finest}$ to the extrapolated flow",
         )  # fmt: skip
-    axes.plot(later.iteration, later.travelled, color="0.5", linewidth=0.8, label="way travelled")
+    axes.plot(
+        later.iteration, later.travelled, color="0.5", linewidth=0.8, label="distance travelled"
+    )
     axes.set_yscale("log")
     axes.set_xlabel(r"iterations at $\eta_0$")
     axes.set_ylabel("distance in weight space")
@@ -302,7 +304,9 @@ def draw_true_distances(axes: Any, results: xr.Dataset) -> None:
     axes.plot(
         later.iteration, later.flow_error, color="0.3", linestyle=":", label="error of the flow"
     )
-    axes.plot(later.iteration, later.travelled, color="0.5", linewidth=0.8, label="way travelled")
+    axes.plot(
+        later.iteration, later.travelled, color="0.5", linewidth=0.8, label="distance travelled"
+    )
     axes.set_yscale("log")
     axes.set_xlabel(r"iterations at $\eta_0$")
     axes.set_ylabel("distance in weight space")

@@ -56,7 +56,7 @@ def _require_alike(parts: tuple[xr.Dataset, xr.Dataset], paths: tuple[Path, Path
         if "last_step" not in part:
             raise InputError(
                 f"What is merged must have at least one finished run, but {path} has none; give "
-                "its `thalweg sweep` again to go on with it."
+                "its `thalweg sweep` again to resume it."
             )
     for name in _SAME:
         if parts[0].attrs[name] != parts[1].attrs[name]:

@@ -137,7 +137,7 @@ def unravel(objective: Objective) -> Callable[[Vector], Weights]:
 def _take_steps(
     advance: Callable[[State, Seen], tuple[State, Seen]], state: State, count: Array
 ) -> tuple[State, Seen]:
-    """So many steps, or fewer if nothing is proven any more; the least curvature, most defect."""
+    """So many steps, or fewer if the bound diverges; the least curvature, most defect."""
 
     def unfinished(carry: tuple[Array, State, Seen]) -> Array:
         done, state, _ = carry

@@ -128,7 +128,7 @@ def tube_along(
         objective: what to descend.
         weights: the start.
         learning_rate: one number.
-        steps: how many steps to take; they end where nothing is proven any more.
+        steps: how many steps to take; they end where the bound diverges.
         record_every: record at step 0, at every multiple of this, and at the last step.
         start_distance: as for `tube`.
         corrected: as for `tube`.
