@@ -3,6 +3,7 @@
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
+EXTRAS ?= explore,rigorous
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
@@ -62,7 +63,7 @@ site: $(READY)
 
 # Builds wheel and source archive, looks into them, and tries the wheel in an empty environment.
 release: $(READY)
-	$(BIN)/python tools/check_release.py
+	$(BIN)/python tools/check_release.py --extras $(EXTRAS)
 
 format: $(READY)
 	$(BIN)/ruff format .

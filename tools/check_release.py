@@ -2,10 +2,11 @@
 
     python tools/check_release.py                       with the Python that runs this
     python tools/check_release.py --python python3.13   with another one
-    python tools/check_release.py --extras torch        the PyTorch example, too
+    python tools/check_release.py --extras explore,rigorous,torch   what these bring, too
 
-What a person does first is done there, outside of the checkout: run, certify, explore, the README's
-examples. Ends with code 1, and the output of what failed, at the first fault.
+What a person does first is done there, outside of the checkout: run, certify, the README's first
+example; with the extras explore, prove and check, and the example for PyTorch. Ends with code 1, and
+the output of what failed, at the first fault.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
+from urllib.request import urlopen
 
 from install import settings
 
@@ -72,7 +74,8 @@ def _try(wheel: Path, place: Path, python: str, extras: str) -> None:
     _run("environment", [_uv(), "venv", "--quiet", "--python", python, str(place / "venv")])
     bin_ = place / "venv" / "bin"
     wanted = f"{wheel}[{extras}]" if extras else str(wheel)
-    more = ["torch==2.13.0"] if "torch" in extras.split(",") else []  # a build without CUDA
+    named = extras.split(",")
+    more = ["torch==2.13.0"] if "torch" in named else []  # a build without CUDA
     install = [_uv(), "pip", "install", "--quiet", "--python", str(bin_ / "python"), wanted, *more]
     _run("install", install)
     thalweg = str(bin_ / "thalweg")
@@ -82,6 +85,34 @@ def _try(wheel: Path, place: Path, python: str, extras: str) -> None:
     _run("theorems", [thalweg, "theorems", "marion2024:thm2"], place)
     for number, example in enumerate(_examples(torch=bool(more))):
         _run(f"example {number + 1} of the README", [str(bin_ / "python"), "-c", example], place)
+    if "rigorous" in named:
+        _run("prove", [thalweg, "prove", "--learning-rate", "0.05", "--out", "proof.json"], place)
+        _run("check", [thalweg, "check", "proof.json"], place)
+    if "explore" in named:
+        _explore([thalweg, "explore", "--no-open", "--port", "0"], place)
+
+
+def _explore(command: list[str], folder: Path) -> None:
+    """Start the explorer, ask for its page, and end it."""
+    began = time.perf_counter()
+    unbuffered = {**_environment(), "PYTHONUNBUFFERED": "1"}
+    server = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=unbuffered,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        assert server.stdout is not None
+        address = next((line.strip() for line in server.stdout if line.startswith("http")), "")
+        page = urlopen(address, timeout=60).read() if address else b""
+    finally:
+        server.terminate()
+    print(f"{'explore':28} {time.perf_counter() - began:6.1f} s", flush=True)
+    if b"<html" not in page:
+        sys.exit(f"explore: no page at {address!r}")
 
 
 def _examples(torch: bool) -> list[str]:
