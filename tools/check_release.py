@@ -5,8 +5,8 @@
     python tools/check_release.py --extras explore,rigorous,torch   what these bring, too
 
 What a person does first is done there, outside of the checkout: run, certify, the README's first
-example; with the extras explore, prove and check, and the example for PyTorch. Ends with code 1, and
-the output of what failed, at the first fault.
+example; with the extras explore, prove and check, and the example for PyTorch. Ends with code 1,
+and the output of what failed, at the first fault.
 """
 
 import argparse
