@@ -160,9 +160,32 @@ def test_a_direction_must_be_like_the_weights(weights):
         objective.hvp(weights, {"w": np.ones(2), "b": 1.0})
 
 
-def test_what_needs_a_network_says_so(weights):
-    with pytest.raises(tw.InputError, match=r"must be an Objective, got a Bowl; only a network on"):
-        tw.certify(Bowl(jnp.eye(3)), weights, learning_rate=0.1)
+def test_theorems_that_need_a_network_say_so_of_any_other_function(weights):
+    """None is left out, none applies, and the reason is told once, with all that it stops."""
+    bowl = Bowl(jnp.eye(3))
+    run = tw.descend(bowl, weights, learning_rate=0.1, steps=3)
+    found = tw.certify(bowl, weights, learning_rate=0.1, run=run)
+    network = tw.Objective(tw.LinearNetwork([2, 2]), tw.TargetMatrix(np.eye(2)))
+    named = [each.reference for each in tw.certify(network, (np.eye(2),), learning_rate=0.1)]
+    assert [each.reference for each in found] == named
+    assert {each.verdict for each in found} == {tw.certificates.Verdict.NOT_APPLICABLE}
+    assert not found.applying
+    (refused,) = found.overview()["refused"]
+    assert "a network on a problem that declares itself" in refused["assumption"]
+    assert "arora2019" in refused["source"]
+    assert "declares itself" in str(found)
+    assert "declares itself" in found._repr_html_()
+
+
+def test_a_case_of_any_function_is_looked_at_before_it_is_answered(weights):
+    bowl = Bowl(jnp.eye(3))
+    with pytest.raises(tw.InputError, match="`learning_rate` must be positive"):
+        tw.certify(bowl, weights, learning_rate=-0.1)
+    with pytest.raises(tw.InputError, match="must be finite"):
+        tw.certify(bowl, {"w": np.full(3, np.nan), "b": 0.0})
+    other = tw.descend(Bowl(2 * jnp.eye(3)), weights, learning_rate=0.1, steps=3)
+    with pytest.raises(tw.InputError, match="`run` must be on the objective of the case"):
+        tw.certify(bowl, weights, learning_rate=0.1, run=other)
 
 
 def test_a_dense_hessian_above_the_limit_is_refused(weights, monkeypatch):

@@ -11,7 +11,7 @@ The theorems themselves are in `thalweg.theorems`, which is built on this.
 """
 
 from thalweg.certificates.answers import Answer, Place, Question
-from thalweg.certificates.case import Case, RandomStart
+from thalweg.certificates.case import Case, RandomStart, UndeclaredCase
 from thalweg.certificates.certificate import Certificate, Verdict
 from thalweg.certificates.claim import Claim, identity, requirement, rounding
 from thalweg.certificates.guarantees import Guarantees
@@ -35,6 +35,7 @@ __all__ = [
     "Question",
     "RandomStart",
     "Statement",
+    "UndeclaredCase",
     "Verdict",
     "identity",
     "met",

@@ -9,7 +9,7 @@ import numpy as np
 
 from thalweg._arguments import checked_class
 from thalweg._checks import InputError, finite_weights, require_ordinary, require_positive
-from thalweg._typing import Weights
+from thalweg._typing import AnyWeights, Weights
 from thalweg.dynamics import AbstractFlow, Descent
 from thalweg.dynamics.descent import plain_objective
 from thalweg.dynamics.trajectory import network_objective
@@ -101,7 +101,37 @@ class Case:
         return replace(case, run=path, learning_rate=float(path.learning_rate))
 
 
-def _same(one: AbstractObjective, other: Objective) -> bool:
+@checked_class
+@dataclass(frozen=True, eq=False)
+class UndeclaredCase:
+    """A training whose objective says no more than its value and derivatives: see `Case`.
+
+    Theorems speak of a network and a problem. Of any other function none can be said to apply.
+    """
+
+    objective: AbstractObjective
+    weights: AnyWeights
+    learning_rate: float | None = None
+    target_loss: float | None = None
+    time: float | None = None
+    radius: float | None = None
+    random_start: RandomStart | None = None
+    run: Descent | None = None
+    flow: AbstractFlow | None = None
+
+    def __post_init__(self):
+        finite_weights(self.objective.as_weights(self.weights, many=False))
+        for name in ("run", "flow"):
+            path = getattr(self, name)
+            if path is not None and not _same(path.objective, self.objective):
+                raise InputError(
+                    f"`{name}` must be on the objective of the case, got one on another."
+                )
+        for name in ("learning_rate", "target_loss", "time", "radius"):
+            _check_number(name, getattr(self, name), positive=name != "target_loss")
+
+
+def _same(one: AbstractObjective, other: AbstractObjective) -> bool:
     """By their numbers, compared on the host: nothing needs to be compiled for it."""
     if one is other:
         return True

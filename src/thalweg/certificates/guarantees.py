@@ -14,8 +14,9 @@ from typing import Any, get_args, get_origin
 
 from thalweg._checks import InputError
 from thalweg.certificates.answers import Answer, Question, sorted_by_strength
-from thalweg.certificates.case import Case
+from thalweg.certificates.case import Case, UndeclaredCase
 from thalweg.certificates.certificate import Certificate, Verdict
+from thalweg.certificates.claim import requirement
 from thalweg.certificates.measured import Measured, measure
 from thalweg.certificates.overview import (
     answer_rows,
@@ -38,7 +39,7 @@ class Guarantees:
         names: for each statement's id that of its theorem, which several may share.
     """
 
-    case: Case
+    case: Case | UndeclaredCase
     certificates: tuple[Certificate, ...]
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -131,15 +132,21 @@ class Guarantees:
         return "".join(parts)
 
 
-def check_all(statements: Sequence[Statement], case: Case) -> Guarantees:
+_DECLARED = "the objective is a network on a problem that declares itself, as tw.Objective is"
+
+
+def check_all(statements: Sequence[Statement], case: Case | UndeclaredCase) -> Guarantees:
     """Every theorem about training among these statements, tried on one case."""
     found = (_check(theorem(), case) for theorem in theorems_about_cases(statements))
     names = {each.id: getattr(each.code, "reference", each.id) for each in statements}
     return Guarantees(case, tuple(found), names)
 
 
-def _check(theorem: AbstractTheorem[Any], case: Case) -> Certificate:
+def _check(theorem: AbstractTheorem[Any], case: Case | UndeclaredCase) -> Certificate:
     """The certificate; where the learning rate is too large, with the one that would not be."""
+    if isinstance(case, UndeclaredCase):
+        needed = (requirement(_DECLARED, False),)
+        return Certificate(theorem.reference, theorem.title(), needed)
     found = theorem.check(case)
     if found.applies or case.learning_rate is None:
         return found

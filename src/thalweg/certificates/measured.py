@@ -8,7 +8,7 @@ from jaxtyping import Float
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg.certificates.answers import Answer, Place, Question
-from thalweg.certificates.case import Case
+from thalweg.certificates.case import Case, UndeclaredCase
 from thalweg.certificates.points import smallest_along
 from thalweg.certificates.trajectories import own_flow, own_run, start_distance
 from thalweg.curvature import sharpness
@@ -62,11 +62,14 @@ def simulate(case: Case, *, rtol: float = 1e-9, atol: float = 1e-11) -> Case:
     return replace(case, run=run, flow=exact)
 
 
-def measure(case: Case) -> Measured:
+def measure(case: Case | UndeclaredCase) -> Measured:
     """The measured answers, to those questions that the case's run and flow can answer.
 
-    A flow that starts beside the case is not the one that theorems speak of.
+    A flow that starts beside the case is not the one that theorems speak of; and where no theorem
+    speaks, there is nothing to measure beside it.
     """
+    if isinstance(case, UndeclaredCase):
+        return Measured({})
     run, exact = own_run(case), own_flow(case)
     exact = exact if start_distance(case) == 0 else None
     if run is None and exact is None:

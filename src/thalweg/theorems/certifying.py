@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 
 from thalweg._arguments import checked
-from thalweg._typing import Weights
-from thalweg.certificates import Case, Guarantees, RandomStart, Statement
+from thalweg._typing import AnyWeights
+from thalweg.certificates import (
+    Case,
+    Guarantees,
+    RandomStart,
+    Statement,
+    UndeclaredCase,
+)
 from thalweg.certificates.guarantees import check_all
 from thalweg.dynamics import AbstractFlow, Descent
-from thalweg.objective import Objective
+from thalweg.objective import AbstractObjective, Objective
 from thalweg.theorems.papers import STATEMENTS
 
 
 @checked
 def certify(
-    objective: Objective,
-    weights: Weights,
+    objective: AbstractObjective,
+    weights: AnyWeights,
     learning_rate: float | None = None,
     target_loss: float | None = None,
     *,
@@ -27,7 +33,8 @@ def certify(
     """Every theorem that speaks about this training: which apply, by what margin, promising what.
 
     Args:
-        objective: the loss.
+        objective: the loss. Theorems need a network on a problem, `Objective`: of any other
+            function each of them says that it does not apply, and why.
         weights: the start.
         learning_rate: of descent; without it the largest guaranteed ones are given.
         target_loss: a value of the objective, to count iterations to.
@@ -37,14 +44,16 @@ def certify(
         run: a descent from the start: what was promised is then compared with it.
         flow: the flow from the start, likewise; Theorem 3 of elkabetz2021 needs it.
     """
-    case = Case(
-        objective, weights, learning_rate, target_loss, time, radius, random_start, run, flow
-    )
-    return certify_case(case)
+    known = (learning_rate, target_loss, time, radius, random_start, run, flow)
+    if isinstance(objective, Objective):
+        return certify_case(Case(objective, weights, *known))
+    return certify_case(UndeclaredCase(objective, weights, *known))
 
 
 @checked
-def certify_case(case: Case, statements: Sequence[Statement] = STATEMENTS) -> Guarantees:
+def certify_case(
+    case: Case | UndeclaredCase, statements: Sequence[Statement] = STATEMENTS
+) -> Guarantees:
     """The same for a case that has been put together already.
 
     Args:
