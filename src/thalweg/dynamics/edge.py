@@ -13,7 +13,6 @@ where the *effective* curvature M + q[X] / 6 is 2 / eta along it. Left to itself
 """
 
 from functools import cached_property
-from math import prod
 from typing import Any, final
 
 import equinox as eqx
@@ -24,13 +23,12 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 
 from thalweg.dynamics.complementarity import least_nonnegative, symmetric_basis
+from thalweg.dynamics.flattened import Flattened, Vector
 from thalweg.dynamics.forms import mixtures, symmetric_form
 from thalweg.krylov.extremes import extreme_pairs
 from thalweg.objective import AbstractObjective
-from thalweg.objective.points import at_points
 from thalweg.validated.by_hand import hessian_by_hand
 
-Vector = Float[np.ndarray, " size"]
 Rows = Float[np.ndarray, "k size"]
 
 _TOLERANCE = 1e-10  # of the eigenvalues, as a part of the largest
@@ -151,7 +149,9 @@ class Surroundings:
     asked of the objective, and nothing is compiled for small linear networks.
 
     Attributes:
-        start: the weights at time 0.
+        start: the weights at time 0, as a vector.
+        shaped: vectors as weights.
+        values_and_gradients: the loss and its gradient at some points.
         learning_rate: eta.
         limit: the edge 2 / eta.
         corrected: whether terms of the next order are kept.
@@ -161,29 +161,12 @@ class Surroundings:
         self, objective: AbstractObjective, start: Any, learning_rate: float, corrected: bool
     ):
         """Take the objective and one start."""
-        leaves, self._structure = jax.tree.flatten(jax.tree.map(np.asarray, start))
-        self._shapes = [leaf.shape for leaf in leaves]
-        self.start = np.concatenate([leaf.ravel() for leaf in leaves]).astype(float)
+        self._flat = Flattened(objective, start)
+        self.start, self.shaped = self._flat.start, self._flat.shaped
+        self.values_and_gradients = self._flat.values_and_gradients
         self.learning_rate, self.limit = learning_rate, 2 / learning_rate
         self.corrected, self._objective = corrected, objective
         self._vectors: Rows | None = None
-
-    def shaped(self, weights: Float[np.ndarray, "*points size"]) -> Any:
-        """Vectors as weights."""
-        ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
-        parts = np.split(weights, ends, axis=-1)
-        batch = weights.shape[:-1]
-        return self._structure.unflatten(
-            part.reshape(batch + shape) for part, shape in zip(parts, self._shapes, strict=True)
-        )
-
-    def values_and_gradients(
-        self, points: Float[np.ndarray, "points size"]
-    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points size"]]:
-        """The loss and its gradient at some points."""
-        values, gradients = at_points(_value_and_gradient, self._objective, self.shaped(points))
-        leaves = [np.asarray(leaf).reshape(len(points), -1) for leaf in jax.tree.leaves(gradients)]
-        return np.asarray(values), np.concatenate(leaves, axis=1)
 
     def along(
         self, weights: Vector, gradient: Vector, directions: Rows
@@ -231,10 +214,6 @@ class Surroundings:
     def _product(self, point: Any, vector: Vector) -> Vector:
         product = _compiled_product(self._objective, point, self.shaped(vector))
         return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(product)])
-
-
-def _value_and_gradient(objective: AbstractObjective, weights: Any) -> tuple[Any, Any]:
-    return objective.value_and_gradient(weights)
 
 
 @eqx.filter_jit

@@ -82,6 +82,34 @@ class AbstractFlow(AbstractTrajectory):
         """What the error is taken to be up to each time."""
 
 
+class AbstractCentralFlow(AbstractTrajectory):
+    """What descent at one learning rate is predicted to follow on average, at the edge too.
+
+    Attributes:
+        weights: the centre of the oscillation; time t is that of step t / learning_rate.
+        loss: the objective at the centre.
+        mean_loss: its mean over the oscillation.
+        error: how far the centre is from that of a companion run of tighter tolerances.
+        met_at: the time at which the edge was met; NaN where it was not.
+        learning_rate: that of descent.
+    """
+
+    mean_loss: eqx.AbstractVar[Float[np.ndarray, " times"]]
+    error: eqx.AbstractVar[Float[np.ndarray, " times"]]
+    met_at: eqx.AbstractVar[float]
+    learning_rate: eqx.AbstractVar[float]
+
+    @property
+    def edge(self) -> float:
+        """The sharpness 2 / learning_rate above which descent is unstable."""
+        return 2 / self.learning_rate
+
+    @property
+    @abstractmethod
+    def variance(self) -> Float[np.ndarray, " times"]:
+        """The mean squared length of the oscillation: the trace of its covariance."""
+
+
 class Distance(np.ndarray):
     """Distances as an array, with what is proven of the distance to the exact flow.
 
