@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import equinox as eqx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -144,8 +145,11 @@ def test_both_ends_are_those_of_the_dense_hessian_and_of_jax(case, without_kerne
     objective, weights = case_of(case, runs=5)
     ours = tw.curvature.spectrum_along(objective, weights)
     theirs = without_kernels(tw.curvature.spectrum_along, objective, weights)
+    hessian = eqx.filter_jit(
+        objective.hessian
+    )  # one function to compile, not each of its forty parts
     for run in range(5):
-        dense = np.linalg.eigvalsh(objective.hessian(tuple(array[run] for array in weights)))
+        dense = np.linalg.eigvalsh(hessian(tuple(array[run] for array in weights)))
         norm = np.abs(dense).max()
         # The error is an estimate that holds, and is what was asked for.
         assert abs(ours.smallest[run] - dense[0]) <= ours.smallest_error[run] <= 1e-6 * norm
@@ -164,8 +168,9 @@ def test_hessian_products_are_those_of_jax(case):
     unit = np.random.default_rng(0).standard_normal(flat.shape[1])
     unit /= np.linalg.norm(unit)
     found, _ = spectrum.ends_at(objective.chain, flat, tolerance=1e-6, first=1, most=1, lanes=4)
+    hessian = eqx.filter_jit(objective.hessian)
     for run in range(3):
-        dense = np.asarray(objective.hessian(tuple(array[run] for array in weights)))
+        dense = np.asarray(hessian(tuple(array[run] for array in weights)))
         image = dense @ unit
         alpha, norm = unit @ image, np.abs(dense).sum()  # which rounding is relative to
         beta = np.linalg.norm(image - alpha * unit)
