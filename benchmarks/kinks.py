@@ -145,8 +145,8 @@ def everything(folder: Path, seeds: list[int]) -> None:
     """All runs that are missing; what takes least time for what it tells is done first."""
     coarse, middle, fine = TOLERANCES
     order = [(follow, each) for each in (fine, coarse)]
-    order += [(descend, each) for each in RATES[:3]]
-    order += [(follow, middle), *((descend, each) for each in RATES[3:])]
+    order += [(descend, each) for each in RATES[:2]]
+    order += [(follow, middle), *((descend, each) for each in RATES[2:])]
     for run, number in order:
         for seed in seeds:
             run(folder, seed, number)
