@@ -16,6 +16,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.ticker import NullFormatter
 
 import thalweg as tw
 
@@ -70,11 +71,14 @@ def draw(probes, flow, sharpness, folder):
         right.plot(rate * seen["step"], seen["sharpness"], "o-", ms=3, color=colour)
         right.axhline(2 / rate, color=colour, ls="--", lw=0.8)
         right.annotate(
-            f"2 / {rate:g}", (flow.times[-1], 2 / rate), color=colour, ha="right", va="bottom"
-        )
+            f"2 / {rate:g}", (1, 2 / rate), (4, 0), color=colour, va="center",
+            xycoords=("axes fraction", "data"), textcoords="offset points",
+        )  # fmt: skip
     left.semilogy(flow.times, flow.loss, "k", lw=1, label="gradient flow")
     right.plot(flow.times, sharpness, "k", lw=1)
     left.set(xlabel="time: learning rate x step", ylabel="loss")
+    left.set_yticks([0.1, 0.2, 0.5], ["0.1", "0.2", "0.5"])
+    left.yaxis.set_minor_formatter(NullFormatter())
     right.set(xlabel="time: learning rate x step", ylabel="sharpness", ylim=(0, None))
     left.legend(frameon=False)
     figure.savefig(folder / "tanh-mlp.png", dpi=150)
