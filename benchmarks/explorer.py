@@ -53,7 +53,7 @@ MOVE = """async ([name, value, wait]) => {
     if (diagram().key !== before.key && diagram().done >= 1) found.whole ??= now;
     const whole = found.whole || results.phase?.state === "refused";
     if (found.all && (!wait || whole)) return found;
-    if (now > 60000) throw new Error(`no answer to ${name} ${value}: ${JSON.stringify(found)}`);
+    if (now > 120000) throw new Error(`no answer to ${name} ${value}: ${JSON.stringify(found)}`);
   }
 }"""
 
@@ -108,9 +108,9 @@ def _measured(address: str, moves: int, told: Any) -> tuple[dict[str, list[float
             for value in chosen[1:]:
                 found = page.evaluate(MOVE, [name, value, False])
                 _take(rows, f"{name}: ", found, curves="curves", all="all curves")
-        for depth in (2, 5, 10, 20, 40):
-            for width in (5, 10):
-                page.evaluate(MOVE, ["width", width, True])
+        for width in (5, 10):
+            page.evaluate(MOVE, ["width", width, True])
+            for depth in (2, 5, 10, 20, 40):
                 found = page.evaluate(MOVE, ["depth", depth, True])
                 where = f"depth {depth}, width {width}: "
                 _take(rows, where, found, begun="diagram, begun", whole="diagram, whole")

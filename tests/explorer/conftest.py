@@ -1,4 +1,4 @@
-"""A server for the tests of a module, and what asks it as a page does."""
+"""A server for the tests, what asks it as a page does, and people in browsers."""
 
 import http.client
 import json
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from browsing import Person, browser_path
 
 pytest.importorskip("uvicorn", reason="the explorer's tests need thalweg[explore]")
 
@@ -75,3 +76,59 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         with Explorer(Session(Experiment()), 0) as explorer:
             yield Page(explorer)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with Explorer(Session(Experiment()), 0) as explorer:
+            yield explorer
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--js-flags=--expose-gc", "--enable-precise-memory-info"],
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def context(browser: Any) -> Iterator[Any]:
+    """Most tests share one profile, and a page each would cost more than it tells."""
+    made = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def one_page(context: Any, server: Explorer) -> Person:
+    return Person(context.new_page(), server.address)
+
+
+@pytest.fixture
+def person(one_page: Person) -> Person:
+    one_page.complaints.clear()
+    one_page.asked.clear()
+    return one_page
+
+
+@pytest.fixture
+def another(browser: Any, server: Explorer) -> Iterator[Any]:
+    """Somebody else's browser: a profile of its own."""
+    contexts = []
+
+    def make(**settings: Any) -> Person:
+        contexts.append(browser.new_context(**settings))
+        return Person(contexts[-1].new_page(), server.address)
+
+    yield make
+    for each in contexts:
+        each.close()

@@ -61,6 +61,8 @@ class Explorer:
 
     def start(self) -> "Explorer":
         """Serve in a thread of its own, and return at once."""
+        if self._thread is not None:
+            return self
         self._worker.start()
         self._thread = threading.Thread(target=self._serve, name="explorer-server", daemon=True)
         self._thread.start()

@@ -16,20 +16,22 @@ class Uploads:
     """The tables, by names that no page can guess a path with."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="thalweg-explorer-")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made when it is needed
         self._names: dict[str, None] = {}
         self._lock = threading.Lock()
 
     @property
     def folder(self) -> Path:
         """Where they are."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="thalweg-explorer-")
         return Path(self._folder.name)
 
     def add(self, text: bytes) -> dict[str, Any]:
         """Keep a table, read as `thalweg run` would read it; what is in it."""
         name = f"data-{hashlib.sha256(text).hexdigest()[:10]}.csv"
-        place = self.folder / name
         with self._lock:
+            place = self.folder / name
             place.write_bytes(text)
             try:
                 header = read_header(place)
@@ -51,4 +53,5 @@ class Uploads:
 
     def close(self) -> None:
         """Remove them all."""
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()

@@ -18,6 +18,7 @@ from thalweg.dynamics import ValidatedFlow
 from thalweg.experiment.building import case_of
 from thalweg.experiment.trajectories import flow_at
 from thalweg.explorer.computation import Computation
+from thalweg.explorer.parts.words import words
 from thalweg.explorer.settings import SettingError
 from thalweg.explorer.waiting import beside
 from thalweg.theorems import certify_case
@@ -50,6 +51,7 @@ def certificates(known: Computation) -> Iterator[bytes]:
         answers=[_answer(each) for each in overview["answers"]],
         statements=[_statement(each) for each in guarantees],
     )
+    yield from words(known)
 
 
 def _answer(answer: dict[str, Any]) -> dict[str, Any]:

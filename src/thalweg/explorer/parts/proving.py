@@ -30,9 +30,8 @@ def proof(known: Computation) -> Iterator[bytes]:
         for name in ("lower", "upper")
     }
     yield known.framed("proof", arrays, radius=proven.largest, forever=forever)
-    if known.experiment.certificates.enabled:
-        yield from certificates(known)
-    yield from words(known)
+    enabled = known.experiment.certificates.enabled
+    yield from certificates(known) if enabled else words(known)
 
 
 def _proven(known: Computation) -> ValidatedFlow:

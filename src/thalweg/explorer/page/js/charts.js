@@ -214,7 +214,8 @@ function layersChart(results) {
 function balanceChart(results) {
   const values = results.layers?.arrays.unbalancedness;
   if (!values) return null;
-  return complete(results, { lines: runs(results, (run) => row(values, run)), log: true });
+  const isKept = !Array.from(values.values).some((value) => value > 0); // exactly, which has no logarithm
+  return complete(results, { lines: runs(results, (run) => row(values, run)), log: !isKept }, isKept ? [0, 1] : []);
 }
 
 /** Colours from one to another. @param {string} a @param {string} b @param {number} count */

@@ -1,15 +1,16 @@
 // @ts-check
 /** The page: one setting, its results as they stream in, and the address that holds both. */
-import { nextTheme, chosenTheme, onTheme } from "./colours.js";
-import { Computations, beginning, exported, giveTable } from "./connection.js";
-import { Controls, withCompanions } from "./controls.js";
-import { byId, download, inputById, made } from "./elements.js";
-import { showGuarantees } from "./guarantees.js";
 import { lastTime } from "./charts.js";
-import { shown } from "./numbers.js";
-import { pngOf, svgOf } from "./picture.js";
+import { Computations, beginning } from "./connection.js";
+import { Controls, withCompanions } from "./controls.js";
+import { byId, made } from "./elements.js";
+import { showGuarantees } from "./guarantees.js";
+import { scrubber } from "./scrubber.js";
 import { changed, field, filled, read, trimmed, written } from "./setting.js";
-import { end, now, onTime, pin, pinned, setEnd } from "./time.js";
+import { sharing } from "./sharing.js";
+import { Tables } from "./tables.js";
+import { themes } from "./themes.js";
+import { pin, pinned, setEnd } from "./time.js";
 import { Tour } from "./tour.js";
 import { Views } from "./views.js";
 import { explained } from "./words.js";
@@ -24,7 +25,6 @@ class Page {
     /** @type {Results} */ this.results = {};
     /** @type {Results} */ this.coming = {};
     /** @type {string[]} */ this.sentences = [];
-    this.table = ""; // the text of a table of one's own, for a server that was restarted
     this.drawing = 0;
     /** @type {number | undefined} */ this.staleTimer = undefined;
     /** @type {number | null} */ this.wantedTime = null;
@@ -32,7 +32,7 @@ class Page {
     this.complete = ""; // the setting that all is shown of
     this.curves = ""; // the setting of the curves
     this.views = new Views(begun, (rate, scale, done) => this.change({ "training.learning_rate": rate, ...(field(this.full, "start.scale") === undefined ? {} : { "start.scale": scale }) }, done));
-    this.controls = new Controls(begun, (changes, done) => this.change(changes, done), (file) => void this.give(file));
+    this.controls = new Controls(begun, (changes, done) => this.change(changes, done), (file) => void this.tables.give(file));
     this.work = new Computations({
       part: (part, setting) => this.receive(part, setting),
       begun: () => this.begin(),
@@ -51,9 +51,13 @@ class Page {
       },
       moved: () => this.write(),
     });
-    this.tools();
-    this.time();
-    this.dropping();
+    sharing(this);
+    scrubber(() => this.write());
+    this.tables = new Tables(this);
+    themes(() => {
+      this.controls.show(this.full);
+      this.views.renew();
+    });
     window.addEventListener("hashchange", () => this.restore());
     window.setInterval(() => document.visibilityState === "visible" && void this.work.check(), 3000);
     byId("version").textContent = `thalweg ${begun.version}`;
@@ -238,7 +242,7 @@ class Page {
   /** @param {string} sentence @param {string | null} [name] */
   refuse(sentence, name = null) {
     this.settled();
-    if (name === "data.path" && this.table) return void this.giveAgain();
+    if (name === "data.path" && this.tables.text) return void this.tables.giveAgain();
     byId("refusal").textContent = sentence;
     byId("refusal").hidden = false;
     this.controls.wrong(name);
@@ -259,155 +263,6 @@ class Page {
     status.textContent = "Connected again.";
     window.setTimeout(() => (status.textContent = ""), 4000);
     if (this.views.map) this.views.map.diagram.done = 0;
-  }
-
-  // --- a table of one's own ---------------------------------------------------------------------
-
-  /** @param {File} file */
-  async give(file) {
-    const most = this.begun.limits?.csv_bytes ?? 2_000_000;
-    if (file.size > most) return this.refuse(`A table must have at most ${most / 1e6} MB, got ${(file.size / 1e6).toFixed(1)} MB in ${file.name}; thalweg run takes larger ones.`);
-    const text = await file.text();
-    try {
-      const found = await giveTable(text);
-      this.table = text;
-      this.begun.data = found;
-      const target = found.target ?? found.columns.at(-1) ?? "";
-      this.change({ "data.source": "csv", "data.path": found.name, "data.target": [target], "network.width": null }, true);
-    } catch (error) {
-      this.refuse(error instanceof Error ? error.message : String(error));
-    }
-  }
-
-  async giveAgain() {
-    const text = this.table;
-    this.table = "";
-    try {
-      await giveTable(text);
-      this.table = text;
-      this.compute();
-    } catch (error) {
-      this.refuse(error instanceof Error ? error.message : String(error));
-    }
-  }
-
-  dropping() {
-    const veil = byId("veil");
-    let depth = 0;
-    const isFile = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files");
-    window.addEventListener("dragenter", (event) => {
-      if (!isFile(event) || this.begun.mode === "own") return;
-      depth += 1;
-      veil.hidden = false;
-    });
-    window.addEventListener("dragleave", (event) => {
-      if (!isFile(event)) return;
-      depth = Math.max(0, depth - 1);
-      veil.hidden = depth === 0;
-    });
-    window.addEventListener("dragover", (event) => event.preventDefault());
-    window.addEventListener("drop", (event) => {
-      event.preventDefault();
-      depth = 0;
-      veil.hidden = true;
-      const [file] = event.dataTransfer?.files ?? [];
-      if (file && this.begun.mode !== "own") void this.give(file);
-    });
-  }
-
-  // --- time, sharing, colours --------------------------------------------------------------------
-
-  time() {
-    const slide = inputById("time");
-    const told = byId("time-value");
-    slide.addEventListener("input", () => pin((Number(slide.value) / 1000) * end()));
-    onTime((time) => {
-      const place = String(Math.round((1000 * time) / end()));
-      if (slide.value !== place) slide.value = place;
-      told.textContent = `t = ${shown(time)}`;
-      slide.setAttribute("aria-valuetext", shown(time));
-      this.write();
-    });
-    const play = byId("play");
-    let playing = 0;
-    const stop = () => {
-      cancelAnimationFrame(playing);
-      playing = 0;
-      play.setAttribute("aria-label", "Play time");
-      play.firstElementChild?.replaceChildren("▶");
-    };
-    play.addEventListener("click", () => {
-      if (playing) return stop();
-      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return pin(now() >= end() ? 0 : now() + end() / 10);
-      const first = now() >= end() * 0.999 ? 0 : now();
-      const began = performance.now();
-      play.setAttribute("aria-label", "Stop");
-      play.firstElementChild?.replaceChildren("■");
-      const tick = (/** @type {number} */ at) => {
-        const time = first + ((at - began) / 6000) * end();
-        pin(time);
-        if (time >= end()) stop();
-        else playing = requestAnimationFrame(tick);
-      };
-      playing = requestAnimationFrame(tick);
-    });
-  }
-
-  tools() {
-    const open = byId("open-share");
-    const sheet = byId("share");
-    const show = (/** @type {boolean} */ on) => {
-      sheet.hidden = !on;
-      open.setAttribute("aria-expanded", String(on));
-    };
-    open.addEventListener("click", () => show(sheet.hidden));
-    document.addEventListener("click", (event) => !sheet.contains(/** @type {Node} */ (event.target)) && event.target !== open && show(false));
-    sheet.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      show(false);
-      open.focus();
-    });
-    for (const button of sheet.querySelectorAll("button"))
-      button.addEventListener("click", async () => {
-        show(false);
-        try {
-          await this.save(button.dataset.export ?? "");
-        } catch (error) {
-          this.refuse(error instanceof Error ? error.message : String(error));
-        }
-      });
-    const theme = byId("theme");
-    const name = () => theme.setAttribute("aria-label", `Colours: ${chosenTheme() === "system" ? "as the system" : chosenTheme()}`);
-    theme.addEventListener("click", () => {
-      nextTheme();
-      name();
-    });
-    name();
-    onTheme(() => {
-      this.controls.show(this.full);
-      this.views.renew();
-    });
-  }
-
-  /** @param {string} kind */
-  async save(kind) {
-    if (kind === "link") {
-      this.writeNow();
-      const status = byId("status");
-      try {
-        await navigator.clipboard.writeText(location.href);
-        status.textContent = "The link is copied.";
-      } catch {
-        status.textContent = "The link is in the address bar.";
-      }
-      window.setTimeout(() => (status.textContent = ""), 4000);
-    } else if (kind === "svg" || kind === "png") {
-      const svg = svgOf({ results: this.results, diagram: this.views.map?.diagram ?? null, phases: this.begun.phases, sentences: this.sentences });
-      download(`thalweg.${kind}`, kind === "svg" ? new Blob([svg], { type: "image/svg+xml" }) : await pngOf(svg));
-    } else {
-      const { name, text } = await exported(kind, trimmed(this.begun.defaults, this.setting));
-      download(name, new Blob([text], { type: kind === "csv" ? "text/csv" : "text/plain" }));
-    }
   }
 
   /** @param {string[]} views */
