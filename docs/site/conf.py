@@ -12,7 +12,7 @@ author = "The thalweg developers"
 copyright = "The thalweg developers"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "mathematics"]
+extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "mathematics", "elsewhere"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True

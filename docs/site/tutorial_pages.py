@@ -194,7 +194,9 @@ def write(source: Path, *, quick: bool) -> None:
 
 
 def _in_a_process(stem: str, out: Path) -> None:
-    environment = {**os.environ, "MPLBACKEND": "agg"}
+    # One thread of linear algebra each: two at a time share the cores already.
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "MPLBACKEND": "agg"}
     command = [sys.executable, __file__, stem, str(out)]
     done = subprocess.run(command, env=environment, text=True, capture_output=True)
     if done.returncode:

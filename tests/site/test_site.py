@@ -41,8 +41,9 @@ def tools():
     sys.path.insert(0, str(SITE))
     import links
     import mathematics
+    import staging
 
-    yield {"links": links, "mathematics": mathematics}
+    yield {"links": links, "mathematics": mathematics, "staging": staging}
     sys.path.remove(str(SITE))
 
 
@@ -72,6 +73,31 @@ def test_a_link_to_nowhere_is_found(tools, tmp_path):
 def test_a_formula_that_does_not_compile_is_refused(tools):
     with pytest.raises(tools["mathematics"].MathematicsError, match=r"nonsense"):
         tools["mathematics"].render(r"\nonsense{x}", True)
+
+
+def test_signatures_link_to_other_libraries(built):
+    page = (built / "reference" / "tubes.html").read_text("utf-8")
+    assert 'href="https://docs.python.org/3/library/functions.html#float"' in page
+    assert 'href="dynamics.html#thalweg.dynamics.Descent"' in page
+
+
+def test_the_gallery_has_every_study_that_has_a_page(built):
+    page = (built / "studies" / "index.html").read_text("utf-8")
+    studies = [each.stem for each in (SITE.parent / "studies").glob("*.md")]
+    assert studies
+    for name in studies:
+        assert f'<a class="card" href="{name}.html"><img src="../_images/{name}' in page, name
+
+
+def test_a_page_that_nobody_has_listed_is_listed(tools, tmp_path):
+    (tmp_path / "index.md").write_text("```{toctree}\nhow-to\n```\n", "utf-8")
+    (tmp_path / "how-to.md").write_text("# How-to\n\n```{toctree}\nknown\n```\n", "utf-8")
+    (tmp_path / "known.md").write_text("# Known\n", "utf-8")
+    tools["staging"].adopt(tmp_path)
+    assert "More" not in (tmp_path / "how-to.md").read_text("utf-8")
+    (tmp_path / "new.md").write_text("# New\n", "utf-8")
+    tools["staging"].adopt(tmp_path)
+    assert (tmp_path / "how-to.md").read_text("utf-8").endswith("\nnew\n```\n")
 
 
 # --- in a browser, opened from the folder ---------------------------------------------------------
