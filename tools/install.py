@@ -48,7 +48,8 @@ def settings(listed: str) -> dict[str, str]:
 
 USED = (
     "thalweg.cli", "thalweg.experiment.performance", "thalweg.reports.page", "thalweg.sweeps",
-    "matplotlib.pyplot", "matplotlib.backends.backend_agg", "numba", "dask.array", "zarr",
+    "thalweg.cli.terminal", "thalweg.figures.overview", "matplotlib.backends.backend_agg", "numba",
+    "dask.array", "zarr",
 )  # fmt: skip
 """Modules with which most of what a command needs is loaded."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from thalweg.validated.losses import AbstractLossSeries, Reach
-from thalweg.validated.rounding import SLACK, UNIT
+from thalweg.validated.rounding import SLACK, UNIT, computed_norm
 
 Layers = Sequence[Float[np.ndarray, "_ _"]]
 Square = Float[np.ndarray, "_ _"]
@@ -107,7 +107,7 @@ class ChainErrors(NamedTuple):
 
 def length(matrix: Float[np.ndarray, "..."]) -> float:
     """The Frobenius norm, at most."""
-    return float(np.linalg.norm(matrix)) * SLACK + TINY
+    return computed_norm(matrix) * SLACK + TINY
 
 
 def _errors(chains: Chains) -> ChainErrors:

@@ -270,7 +270,7 @@ def disturbed_images(
 
 
 def _frobenius(coefficients: Coefficients) -> Numbers:
-    return np.sqrt(np.sum(coefficients**2, axis=(1, 2))) * SLACK
+    return np.sqrt(np.add.reduce(coefficients**2, axis=(1, 2))) * SLACK
 
 
 def _scaled(coefficients: Numbers, share: float) -> Numbers:
@@ -278,4 +278,4 @@ def _scaled(coefficients: Numbers, share: float) -> Numbers:
 
 
 def _total(coefficients: Numbers, share: float) -> float:
-    return float(np.sum(_scaled(coefficients, share)))
+    return float(np.add.reduce(_scaled(coefficients, share)))

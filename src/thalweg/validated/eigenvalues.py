@@ -38,7 +38,7 @@ def proven_lowest(matrix: Square, doubt: float = 0.0, guess: float | None = None
     if not matrix.any():
         return -doubt
     exponent = frexp(float(np.abs(matrix).max()))[1]
-    scaled = np.ldexp(matrix, -exponent)
+    scaled = _times_power(matrix, -exponent)
     if guess is None:
         value, margin = float(np.linalg.eigvalsh(scaled)[0]), 0.0
     else:
@@ -63,6 +63,11 @@ def backward(rows: int, columns: int) -> float:
 def householder(rows: int, columns: int) -> float:
     """The same, and how far the computed Q may be from that one: by c m n u sqrt(columns of Q)."""
     return backward(rows, columns) * (1 + max(rows, columns) ** 0.5)
+
+
+def _times_power(matrix: Square, exponent: int) -> Square:
+    """The matrix times a power of two, by the product where that power is a normal number."""
+    return matrix * ldexp(1.0, exponent) if abs(exponent) < 1000 else np.ldexp(matrix, exponent)
 
 
 def _if_definite(matrix: Square, shift: float) -> float | None:

@@ -18,23 +18,27 @@ carried on by the layers after it. With E_ij the sum over i + 1 < k <= j of that
     P_ij <= |the computed product| + E_ij.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from thalweg.validated.rounding import SLACK, UNIT, product_error
+from thalweg.validated.rounding import SLACK, UNIT, computed_norm, product_error
 
 Jet = Float[np.ndarray, "... 3"]
 Layers = Sequence[Float[np.ndarray, "_ _"]]
+
+_SMALL = 16  # rows and columns up to which singular values are found from the matrix itself
 
 
 def jet(coefficients: Float[np.ndarray, "... _"]) -> Jet:
     """The value and the first two derivatives, at one, of polynomials."""
     order = np.arange(coefficients.shape[-1])
     return np.stack(
-        [np.sum(coefficients * weight, axis=-1) for weight in (1.0, order, order * (order - 1))],
+        [
+            np.add.reduce(coefficients * weight, axis=-1)
+            for weight in (1.0, order, order * (order - 1))
+        ],
         axis=-1,
     )
 
@@ -43,7 +47,7 @@ def times(left: Jet, right: Jet) -> Jet:
     """The jet of a product."""
     a, da, dda = left[..., 0], left[..., 1], left[..., 2]
     b, db, ddb = right[..., 0], right[..., 1], right[..., 2]
-    product = np.empty(np.broadcast_shapes(left.shape, right.shape))
+    product = np.empty(np.broadcast(left, right).shape)
     product[..., 0] = a * b
     product[..., 1] = da * b + a * db
     product[..., 2] = dda * b + 2 * da * db + a * ddb
@@ -60,8 +64,8 @@ def spectral(matrices: Float[np.ndarray, "... _ _"]) -> Float[np.ndarray, "..."]
     """Upper bounds on the largest singular values."""
     matrices = np.asarray(matrices)
     if min(matrices.shape[-2:]) == 1:
-        return np.asarray(np.sqrt(np.sum(matrices**2, axis=(-2, -1))) * SLACK)
-    if max(matrices.shape[-2:]) > 16:
+        return np.asarray(np.sqrt(np.add.reduce(matrices**2, axis=(-2, -1))) * SLACK)
+    if max(matrices.shape[-2:]) > _SMALL:
         turned = np.swapaxes(matrices, -1, -2)
         small = matrices @ turned if matrices.shape[-2] < matrices.shape[-1] else turned @ matrices
         top = np.linalg.eigvalsh(small)[..., -1]
@@ -74,30 +78,36 @@ def spectral(matrices: Float[np.ndarray, "... _ _"]) -> Float[np.ndarray, "..."]
 
 def frobenius(matrix: Float[np.ndarray, "_ _"]) -> float:
     """An upper bound on the Frobenius norm, which is cheaper than the largest singular value."""
-    return float(np.linalg.norm(matrix)) * SLACK
+    return computed_norm(matrix) * SLACK
 
 
 def interval_norms(layers: Layers) -> Float[np.ndarray, "_ _"]:
     """P_ij at (i, j), at most: the norms of all partial products; zero where j < i."""
-    return partial_products(layers, spectral)[0]
-
-
-def partial_products(
-    layers: Layers, size: Callable[[np.ndarray], Any]
-) -> tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _"]]:
-    """Upper bounds P_ij on all partial products, and E_ij on what the computed ones are off by."""
     depth = len(layers)
-    norms, errors = np.eye(depth + 1), np.zeros((depth + 1, depth + 1))
-    sizes = [frobenius(layer) for layer in layers]
+    norms = np.eye(depth + 1)
+    sizes = [product_error(layer.shape[1]) * frobenius(layer) for layer in layers]
     for i in range(depth - 1, -1, -1):
-        product, made = layers[i], []
-        norms[i, i + 1] = size(product)
-        for j in range(i + 1, depth):
-            made.append(product_error(layers[j].shape[1]) * sizes[j] * frobenius(product))
-            product = layers[j] @ product
-            errors[i, j + 1] = norms[i + 2 : j + 2, j + 1] @ made * SLACK
-            norms[i, j + 1] = size(product) + errors[i, j + 1]
-    return norms, errors
+        products = [layers[i]]
+        for layer in layers[i + 1 :]:
+            products.append(layer @ products[-1])
+        made = [a * frobenius(x) for a, x in zip(sizes[i + 1 :], products, strict=False)]
+        for j, size in enumerate(_spectral_each(products), i + 1):
+            # E_ij: what goes wrong is carried on by partial products that are known by now.
+            error = norms[i + 2 : j + 1, j] @ made[: j - i - 1] * SLACK if j > i + 1 else 0.0
+            norms[i, j] = size + error
+    return norms
+
+
+def _spectral_each(matrices: Layers) -> Float[np.ndarray, " _"]:
+    """`spectral` of matrices of any shapes, the small ones of a shape at once."""
+    found = np.empty(len(matrices))
+    for shape in {matrix.shape for matrix in matrices}:
+        places = [j for j, matrix in enumerate(matrices) if matrix.shape == shape]
+        if max(shape) > _SMALL:
+            found[places] = [spectral(matrices[j]) for j in places]
+        else:
+            found[places] = spectral(np.stack([matrices[j] for j in places]))
+    return found
 
 
 def ascending_errors(

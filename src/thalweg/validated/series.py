@@ -21,7 +21,7 @@ is known coefficient by coefficient; what lies beyond is bounded (`defect`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -30,6 +30,7 @@ from thalweg.validated.losses import AbstractLossSeries
 
 Coefficients = Float[np.ndarray, "_ _ _"]
 Wide = Shaped[np.ndarray, "_ _ _"]  # of extended precision, too
+OfLayers = Shaped[np.ndarray, "_ _ _ _"]
 
 
 @dataclass(frozen=True)
@@ -110,25 +111,23 @@ def expand(
             curve, and need not be those of the exact flow.
     """
     depth, outputs = len(layers), readout.shape[1]
-    curve = [np.zeros((known + 1, *layer.shape), kind) for layer in layers]
-    widths = [layers[0].shape[1], *(layer.shape[0] for layer in layers)]
-    upper = [np.zeros((known + 1, width, outputs), kind) for width in widths]
-    lower = [np.zeros((known + 1, width, outputs), kind) for width in widths[:-1]]
-    slopes = [np.zeros_like(each) for each in curve]
+    alike = _alike(layers, outputs, known, kind)
+    curve, above, lower, slopes = (_in_order(alike, name) for name in _Alike.ARRAYS)
+    upper = [np.zeros((known + 1, layers[0].shape[1], outputs), kind), *above]
+    turned = [each.transpose(0, 2, 1) for each in curve]
+    # From the last order to the first, as convolutions take them.
+    upper_back, lower_back = ([each[::-1] for each in kind] for kind in (upper, lower))
     upper[depth][0] = readout
     for each, layer in zip(curve, layers, strict=True):
         each[0] = layer
     for k in range(known + 1):
         for j in range(depth, 0, -1):
-            upper[j - 1][k] = _convolved(curve[j - 1].transpose(0, 2, 1), upper[j], k, order)
+            upper[j - 1][k] = _convolved(turned[j - 1], upper_back[j], k, order)
         lower[0][k] = loss.extend(upper[0][k].T).T
         for j in range(1, depth):
-            lower[j][k] = _convolved(curve[j - 1], lower[j - 1], k, order)
-        for j in range(depth):
-            turned = lower[j].transpose(0, 2, 1)
-            slopes[j][k] = _convolved(upper[j + 1], turned, k, k) + decay * curve[j][k]
-            if k < order:
-                curve[j][k + 1] = (slopes[j][k] * (-unit / (k + 1))).astype(float)
+            lower[j][k] = _convolved(curve[j - 1], lower_back[j - 1], k, order)
+        for some in alike:
+            some.extend(k, k < order, decay, unit)
     return Series(
         _doubles([each[: order + 1] for each in curve]),
         _doubles(upper),
@@ -145,7 +144,60 @@ def _doubles(arrays: Sequence[Wide]) -> tuple[Coefficients, ...]:
     return tuple(each.astype(float) for each in arrays)
 
 
-def _convolved(left: Wide, right: Wide, k: int, last: int) -> np.ndarray:
-    """The sum over i of left[i] right[k - i]; left is zero beyond the order `last`."""
-    end = min(k, last) + 1
-    return np.matmul(left[:end], right[k - end + 1 : k + 1][::-1]).sum(axis=0)
+def _convolved(left: Wide, back: Wide, k: int, last: int) -> np.ndarray:
+    """The sum over i of left[i] right[k - i]; left is zero beyond the order `last`.
+
+    What is right is given from its last order to its first.
+    """
+    end, first = min(k, last) + 1, back.shape[0] - 1 - k
+    return np.add.reduce(np.matmul(left[:end], back[first : first + end]), axis=0)
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Layers of one shape, whose gradients are found at once.
+
+    Attributes:
+        places: which layers.
+        curve: over (layer, order, row, column).
+        above: a_j, of the same layers.
+        below: b_{j-1}.
+        slopes: the gradients.
+    """
+
+    ARRAYS: ClassVar = ("curve", "above", "below", "slopes")
+
+    places: list[int]
+    curve: OfLayers
+    above: OfLayers
+    below: OfLayers
+    slopes: OfLayers
+
+    def extend(self, k: int, on: bool, decay: float, unit: float) -> None:
+        """The gradients of order k and, if the curve goes on, its coefficients of order k + 1."""
+        back = self.below.transpose(0, 1, 3, 2)[:, k::-1]
+        products = np.add.reduce(np.matmul(self.above[:, : k + 1], back), axis=1)
+        self.slopes[:, k] = products + decay * self.curve[:, k]
+        if on:
+            self.curve[:, k + 1] = (self.slopes[:, k] * (-unit / (k + 1))).astype(float)
+
+
+def _alike(
+    layers: Sequence[Float[np.ndarray, "_ _"]], outputs: int, known: int, kind: Any
+) -> list[_Alike]:
+    """Room for the series of all layers, those of one shape together."""
+    found = []
+    for shape in dict.fromkeys(layer.shape for layer in layers):
+        places = [j for j, layer in enumerate(layers) if layer.shape == shape]
+        rows, columns = shape
+        sizes = [shape, (rows, outputs), (columns, outputs), shape]
+        room = (np.zeros((len(places), known + 1, *size), kind) for size in sizes)
+        found.append(_Alike(places, *room))
+    return found
+
+
+def _in_order(alike: Sequence[_Alike], name: str) -> list[Wide]:
+    """One of their arrays layer by layer, the first layer first."""
+    parts = {j: part for each in alike
+             for j, part in zip(each.places, getattr(each, name), strict=True)}  # fmt: skip
+    return [parts[j] for j in sorted(parts)]
