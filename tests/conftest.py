@@ -67,16 +67,19 @@ hypothesis.settings.register_profile("thorough", max_examples=300, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-# The files that take longest come first, or one worker waits for the other in the end.
-LONGEST = {
-    "test_filippov", "test_thalweg", "test_run_stages", "test_rest", "test_sweeps", "test_report",
-    "test_elkabetz2021", "test_arora2019", "test_marion2024", "test_solvers", "test_compiled",
-    "test_flow_with_kinks", "test_certified_step", "test_damage", "test_proven_distance",
-}  # fmt: skip
+# The files that take longest come first, in this order: one worker waits for the other in the end.
+LONGEST = (
+    "test_filippov", "test_elkabetz2021", "test_marion2024", "test_report", "test_kernels",
+    "test_region_tubes", "test_central_flow", "test_rest", "test_thalweg", "test_sweeps",
+    "test_security", "test_compiled", "test_damage", "test_browser", "test_solvers",
+    "test_certified_step", "test_arora2019", "test_run_stages", "test_validated_flow",
+    "test_soundness", "test_proven_distance", "test_flow_with_kinks",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
 def pytest_runtest_setup():
@@ -85,9 +88,50 @@ def pytest_runtest_setup():
 
 def pytest_collection_finish():
     """What was imported stays: the collector of garbage need not go through it again and again."""
+    global _reported
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 10)
+    _reported = sum(os.times()[:4])
+
+
+# --- what takes long -----------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser):
+    parser.addoption(
+        "--slowest", type=int, default=0, metavar="N",
+        help="show the N parts of tests that took most of the processors, and the sum of all",
+    )  # fmt: skip
+
+
+_reported = sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Each report says what the processors spent since the one before, in this process and others.
+
+    Those of subprocesses are known when they have ended and were waited for.
+    """
+    global _reported
+    report = yield
+    before, _reported = _reported, sum(os.times()[:4])
+    report.processor_seconds = _reported - before
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config):
+    if count := config.getoption("--slowest"):
+        reports = [each for kind in terminalreporter.stats.values() for each in kind]
+        parts = [
+            (each.processor_seconds, each.when, each.nodeid)
+            for each in reports
+            if hasattr(each, "processor_seconds")
+        ]
+        terminalreporter.section(f"processor seconds, {sum(part[0] for part in parts):.0f} in all")
+        for seconds, when, test in sorted(parts, reverse=True)[:count]:
+            terminalreporter.write_line(f"{seconds:7.2f} {when:8} {test}")
 
 
 @pytest.fixture(scope="session")
