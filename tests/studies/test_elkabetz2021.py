@@ -206,6 +206,7 @@ def test_of_equal_entries_of_a_pooling_window_one_alone_has_the_gradient():
     weights = initialisation.pytorch_default(network, key=jax.random.key(3))
     steps = jax.tree.map(lambda array: jax.random.normal(jax.random.key(1), array.shape), weights)
 
+    @jax.jit  # or each of its operations, and of its derivative's, is compiled by itself
     def along(size):
         moved = jax.tree.map(lambda array, step: array + size * step, weights, steps)
         return jnp.sum(network(moved, image))
