@@ -123,8 +123,10 @@ def _draw_phases(found: Any, place: Path, forms: tuple[str, ...]) -> None:
         return
     from thalweg import figures
     from thalweg.storage.files import writing_to
+    from thalweg.sweeps import predicted_edges
 
-    figure = figures.phase_map(found)
+    edges = predicted_edges(found)
+    figure = figures.phase_map(found if edges is None else found.assign(edge_learning_rate=edges))
     with writing_to(place):
         for form in forms:
             figure.savefig(place / f"phases.{form}")

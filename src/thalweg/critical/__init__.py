@@ -1,5 +1,6 @@
 """The largest learning rate that still trains, next to what theory says about it."""
 
+from thalweg.critical.edges import edge_learning_rate
 from thalweg.critical.measured import CriticalLearningRate, critical_learning_rate
 from thalweg.critical.predictions import Prediction
 from thalweg.critical.search import Bracket, Criterion
@@ -10,6 +11,7 @@ __all__ = [
     "CriticalLearningRate",
     "Prediction",
     "critical_learning_rate",
+    "edge_learning_rate",
 ]
 
 

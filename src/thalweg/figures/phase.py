@@ -27,6 +27,7 @@ _COLOURS = {
     "diverged": "#C8553D",
 }
 _UNKNOWN = "#FFFFFF"
+_DOTTED = (0, (6, 1.5, 1.2, 1.5))
 _MOST_PARTS = 24  # of a cell: finer shares are not seen
 
 _BOUNDARIES = {
@@ -46,7 +47,8 @@ def phase_map(results: xr.Dataset, rate: str = "learning_rate", scale: str = "sc
             Its attributes say what its numbers mean (`flag_values`, `flag_meanings`); negative
             ones, of cells without a run, are not drawn. The variables `paper_sharpness_bound`,
             `sharper_sharpness_bound` and the sharpness at the start (`initial_sharpness`, or the
-            first record of `sharpness`) are drawn where they are there, as 2 / sharpness.
+            first record of `sharpness`) are drawn where they are there, as 2 / sharpness, and so
+            are the rates `edge_learning_rate` of all starts, from which on the edge is met.
         rate: the dimension of learning rates.
         scale: the other dimension.
     """
@@ -148,6 +150,7 @@ def _draw_boundaries(axes: Axes, results: xr.Dataset, scale: str) -> None:
             lines = np.full(results.sizes[scale], 2 / float(bound.median()))
         if np.any((low < lines) & (lines < high)):
             _line(axes, lines, _span(axes, results, scale), label, dashes)
+    _draw_predicted(axes, results, scale)
     start = _start_sharpness(results)
     if start is None or scale not in start.dims:
         return
@@ -156,6 +159,18 @@ def _draw_boundaries(axes: Axes, results: xr.Dataset, scale: str) -> None:
     values = np.asarray(results[scale].values, float)
     if np.any((low < curve.values) & (curve.values < high)):
         _line(axes, curve.values, values, "2 / sharpness at the start", "-")
+
+
+def _draw_predicted(axes: Axes, results: xr.Dataset, scale: str) -> None:
+    """The median start's; where half of the starts meet the edge at no rate, it ends."""
+    if "edge_learning_rate" not in results or scale not in results.edge_learning_rate.dims:
+        return
+    rates = results.edge_learning_rate.fillna(np.inf)
+    middle = rates.median([each for each in rates.dims if each != scale]).values
+    shown = np.isfinite(middle)
+    if shown.any():
+        values = np.asarray(results[scale].values, float)[shown]
+        _line(axes, middle[shown], values, "descent meets the edge, predicted by the flow", _DOTTED)
 
 
 def _span(axes: Axes, results: xr.Dataset, scale: str) -> Float[np.ndarray, " cells"]:
