@@ -73,6 +73,13 @@ def test_half_precision(dtype):
         tw.torch.ModuleObjective(module, F.mse_loss, (X.to(dtype), Y.to(dtype)))
 
 
+@pytest.mark.parametrize("kind", ["lazy", "meta"])
+def test_parameters_without_values(kind):
+    module = nn.LazyLinear(1) if kind == "lazy" else nn.Linear(3, 1, device="meta")
+    with refused("must have values, but `weight` has none yet; call a lazy module once"):
+        tw.torch.ModuleObjective(module, F.mse_loss, (X, Y[:, :1]))
+
+
 def test_nothing_to_move():
     with refused(r"at least one parameter that needs a gradient.*module.requires_grad_\(True\)"):
         tw.torch.ModuleObjective(nn.Linear(3, 2).requires_grad_(False), F.mse_loss, (X, Y))
@@ -203,3 +210,17 @@ def test_weights_that_are_not_the_modules():
         objective.gradient({"weight": np.ones((2, 3))})
     with refused("`module` must be a torch.nn.Module, got 3"):
         tw.torch.ModuleObjective(3, F.mse_loss, (X, Y))
+
+
+def test_tensors_given_to_a_function_of_jax():
+    """As data they are taken; as weights they would be cut off from the module that they are of."""
+
+    def loss(params, batch):
+        return ((batch[0] @ params - batch[1]) ** 2).mean()
+
+    params = np.ones((3, 2))
+    taken = tw.FunctionObjective(loss, (X.double(), Y.double()))
+    plain = tw.FunctionObjective(loss, (X.double().numpy(), Y.double().numpy()))
+    assert float(taken(params)) == float(plain(params))
+    with refused("must be an array of JAX or NumPy, got a Tensor of PyTorch; tensor.detach"):
+        tw.descend(taken, torch.ones(3, 2), learning_rate=0.1, steps=1)

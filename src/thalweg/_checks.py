@@ -228,7 +228,8 @@ def require_tree_shapes(name: str, weights: Any, shapes: Any, many: bool = True)
         wanted = structure.flatten_up_to(shapes)
     except ValueError as error:
         raise InputError(
-            f"`{name}` must have the structure of the objective's `shapes`: {error}."
+            f"`{name}` must have the structure of the objective's `shapes`: "
+            f"{str(error).rstrip('. ')}."
         ) from error
     for (path, array), shape in zip(leaves, wanted, strict=True):
         got = np.shape(array)

@@ -225,6 +225,13 @@ def _one_number(found: Any) -> Scalar:
 def _require_floating(name: str, weights: Any) -> None:
     """Refuse leaves that cannot be moved."""
     leaves = jax.tree.leaves_with_path(weights)
+    for path, leaf in leaves:
+        if type(leaf).__module__.partition(".")[0] == "torch":
+            raise InputError(
+                f"`{name}{jax.tree_util.keystr(path)}` must be an array of JAX or NumPy, got a "
+                f"{type(leaf).__name__} of PyTorch; tensor.detach().numpy() is one, and modules "
+                "are for tw.torch.ModuleObjective."
+            )
     if leaves and not any(_is_floating(leaf) or callable(leaf) for _, leaf in leaves):
         _refuse(name, *leaves[0], "at least one floating array")
     for path, leaf in leaves:
@@ -260,7 +267,7 @@ def _with_rows(data: Any) -> Any:
     counts = {}
     for path, leaf in leaves:
         name = f"data{jax.tree_util.keystr(path)}"
-        array = leaf if hasattr(leaf, "__array__") else np.zeros(())
+        array = np.asarray(leaf) if hasattr(leaf, "__array__") else np.zeros(())
         if np.ndim(array) == 0 or array.dtype.kind == "O":
             raise InputError(
                 f"`{name}` must be an array with one row per sample, got {described(leaf)}; lists "

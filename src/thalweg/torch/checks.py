@@ -37,6 +37,12 @@ def require_module(module: Any, loss_fn: Any) -> None:
             "module.requires_grad_(True) lets all of them move."
         )
     for name, each in moved.items():
+        if each.is_meta or torch.nn.parameter.is_lazy(each):
+            raise InputError(
+                "The parameters of `module` must have values, but "
+                f"`{name}` has none yet; call a lazy module once, or move one from the meta device "
+                "with module.to_empty(device='cpu') and initialise it."
+            )
         if each.dtype not in (torch.float32, torch.float64):
             raise InputError(
                 f"The parameters of `module` must be float32 or float64, got {each.dtype} of "

@@ -185,6 +185,7 @@ class Evaluation:
             slope = func.grad(lambda point: share * self.loss(point, batch))
             with warnings.catch_warnings():  # torch's own, about what it uses for such products
                 warnings.simplefilter("ignore", DeprecationWarning)
+                warnings.simplefilter("ignore", FutureWarning)  # as later versions call it
                 return func.jvp(slope, (weights,), (direction,))[1]
 
         return times
