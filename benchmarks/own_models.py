@@ -12,7 +12,9 @@ counts as two gradients, and the sharpness that the classical method needs is gi
 
 import sys
 import time
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -136,31 +138,47 @@ def measure_flow():
 # --- the probe -----------------------------------------------------------------------------------
 
 
-def measure_probe():
-    """Products with warm and with cold starts, over the same loops."""
-    objective, start = setting()
-    images, targets = (np.asarray(array) for array in objective.data)
-    print("| loop | probed every | warm | cold | share |\n|---|---|---|---|---|")
-    loops = {"gradient descent": optax.sgd(0.1), "SGD, batches of 64": optax.sgd(0.1)}
-    for name, optimiser in (loops | {"Adam, batches of 64": optax.adam(1e-3)}).items():
-        for every in (5, 50):
-            random = np.random.default_rng(0)
+LOOPS = (
+    ("gradient descent", optax.sgd(0.1), None, 50),
+    ("SGD, batches of 64", optax.sgd(0.1), 64, 50),
+    ("Adam, batches of 64", optax.adam(1e-3), 64, 50),
+    ("gradient descent", optax.sgd(0.1), None, 5),
+)
 
-            @jax.jit
-            def update(params, state, batch, optimiser=optimiser):
-                changes, state = optimiser.update(jax.grad(loss)(params, batch), state, params)
-                return optax.apply_updates(params, changes), state
 
-            params, state, cold = start, optimiser.init(start), 0
-            probe = tw.Probe(objective, every=every)
-            for step in range(12 * every + 1):
-                if probe(params) and step:
-                    found = tw.extreme_eigenvalues(objective, params, tolerance=1e-3)
-                    cold += found.largest[0].matvecs
-                chosen = slice(None) if "batches" not in name else random.integers(0, IMAGES, 64)
-                params, state = update(params, state, (images[chosen], targets[chosen]))
-            warm = sum(each.matvecs for each in probe.records[1:])
-            print(f"| {name} | {every} | {warm} | {cold} | {warm / cold:.2f} |", flush=True)
+def measure_probe(measured=20):
+    """Products with warm and with cold starts, over the same loops of the example's network."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    example = import_module("tanh_mlp_jax")
+    images, targets = example.data()
+    objective, start = tw.FunctionObjective(example.loss, (images, targets)), example.start()
+    print("| loop | probed every | warm | cold | share | overlap, low end | high end |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    for name, optimiser, size, every in LOOPS:
+        random, cold, ends = np.random.default_rng(0), 0, []
+
+        @jax.jit
+        def update(params, state, batch, optimiser=optimiser):
+            changes, state = optimiser.update(jax.grad(example.loss)(params, batch), state, params)
+            return optax.apply_updates(params, changes), state
+
+        params, state = start, optimiser.init(start)
+        probe = tw.Probe(objective, every=every)
+        for step in range(measured * every + 1):
+            if probe(params):
+                found = tw.extreme_eigenvalues(objective, params, tolerance=1e-3)
+                cold += found.largest[0].matvecs if step else 0
+                ends.append([found.smallest[0].vector, found.largest[0].vector])
+            chosen = slice(None) if size is None else random.integers(0, len(images), size)
+            params, state = update(params, state, (images[chosen], targets[chosen]))
+        warm = sum(each.matvecs for each in probe.records[1:])
+        vectors = np.array([[ravel_pytree(each)[0] for each in pair] for pair in ends])
+        overlap = np.median(np.abs(np.sum(vectors[1:] * vectors[:-1], axis=2)), axis=0)
+        print(
+            f"| {name} | {every} | {warm} | {cold} | {warm / cold:.2f} | {overlap[0]:.2f} | "
+            f"{overlap[1]:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

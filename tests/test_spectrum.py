@@ -14,6 +14,7 @@ from thalweg import adversarial, initialisation
 from thalweg._checks import InputError
 from thalweg.curvature import SpectrumObserver, dense_spectrum, extreme_eigenvalues, spectrum_along
 from thalweg.curvature import path as along_runs
+from thalweg.curvature.following import Eigenvalue, Extremes, search_start
 from thalweg.krylov.extremes import extreme_pairs
 from thalweg.krylov.lanes import tridiagonal
 from thalweg.krylov.ritz import ends_of
@@ -215,6 +216,58 @@ def test_a_start_at_eigenvectors_that_are_no_longer_extreme_is_seen_through(kind
     found = extreme_pairs(lambda v: matrix @ v, size, start=stale, seed=seed)
     assert abs(found.smallest[0] - exact[0]) <= found.smallest_errors[0]
     assert abs(found.largest[0] - exact[-1]) <= found.largest_errors[0]
+
+
+@given(st.sampled_from(AWKWARD), st.integers(0, 10**6))
+def test_a_hint_may_be_anything(kind, seed):
+    """Even an inner eigenvector, in whose own Krylov space no end is."""
+    size = 60
+    matrix = with_spectrum(awkward(kind, size, np.random.default_rng(seed)), seed)
+    exact, vectors = np.linalg.eigh(matrix)
+    for hint in (vectors[:, size // 2], np.zeros(size)):
+        found = extreme_pairs(lambda v: matrix @ v, size, hint=hint, seed=seed)
+        assert abs(found.smallest[0] - exact[0]) <= found.smallest_errors[0]
+        assert abs(found.largest[0] - exact[-1]) <= found.largest_errors[0]
+
+
+def test_one_vector_serves_both_ends_where_a_path_is_rough():
+    """Eigenvectors that turned by 60 degrees: their sum costs less than both, or than chance."""
+    size, rng = 400, np.random.default_rng(0)
+    values = np.concatenate([rng.uniform(-1, 1, size - 2), [-1.2, 3.0]])
+    matrix = with_spectrum(values, 0)
+    exact, vectors = np.linalg.eigh(matrix)
+    stray = rng.normal(size=(2, size)) / np.sqrt(size)
+    turned = 0.5 * vectors[:, [0, -1]].T + np.sqrt(0.75) * stray
+
+    def searched(**known):
+        return extreme_pairs(lambda v: matrix @ v, size, tolerance=1e-3, seed=1, **known)
+
+    one, two, none = searched(hint=turned.sum(axis=0)), searched(start=turned), searched()
+    assert one.products < min(two.products, none.products)
+    for found in (one, two, none):
+        assert abs(found.smallest[0] - exact[0]) <= found.smallest_errors[0]
+        assert abs(found.largest[0] - exact[-1]) <= found.largest_errors[0]
+
+
+@pytest.mark.parametrize(("angle", "rows"), [(0.1, 6), (1.2, 1)])
+def test_how_a_search_begins_is_told_by_how_far_eigenvectors_turned(angle, rows):
+    """On a circle, at even steps: a line through two points misses the third by about angle^2."""
+    place = angle * np.arange(3)
+    turning = np.stack([np.cos(place), np.sin(place), np.zeros(3)], axis=1)
+
+    def point(vector):
+        pair = Eigenvalue(1.0, 0.0, vector, "davidson", 1, True)
+        return Extremes((pair,), (pair._replace(vector=np.array([0.0, 0.0, 1.0])),))
+
+    known = [point(vector) for vector in turning * np.array([[1], [-1], [1]])]  # signs mean nothing
+    found, hint = search_start(known, ("smallest", "largest"), 3)
+    if rows == 1:
+        np.testing.assert_allclose(hint, turning[-1] + [0, 0, 1], atol=1e-15)
+    else:
+        assert hint is None
+        assert found.shape == (rows, 3)
+    assert search_start(known[-1], ("smallest", "largest"), 3)[0].shape == (2, 3)
+    assert search_start(None, ("smallest", "largest"), 3) == (None, None)
 
 
 def test_giving_up_is_said():

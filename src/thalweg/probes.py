@@ -30,6 +30,7 @@ from thalweg._pictured import Pictured
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights
 from thalweg.curvature import Extremes, extreme_eigenvalues
+from thalweg.curvature.following import PAST
 from thalweg.objective import AbstractObjective
 from thalweg.optimisers import PLAIN, AbstractOptimiser
 
@@ -41,7 +42,6 @@ def __dir__() -> list[str]:
 
 
 _WRITING = "thalweg.reports.probes"  # above, like all that draws: known by its name alone
-_PAST = 3  # points from which the next one's eigenvectors are predicted
 
 
 @shown
@@ -138,7 +138,7 @@ class Probe(Pictured):
         except InputError:  # the run has diverged
             self._past, self._spent = [], 0
             return np.nan, np.nan, np.nan, np.nan
-        self._past = [*self._past, found][-_PAST:]
+        self._past = [*self._past, found][-PAST:]
         high, low = found.largest[0], found.smallest[0]
         self._spent = high.matvecs
         return high.value, high.error, low.value, low.error

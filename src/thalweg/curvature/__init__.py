@@ -17,6 +17,7 @@ from thalweg.curvature.bounds import (
     smallest_eigenvalue_bounds,
 )
 from thalweg.curvature.density import SpectralDensity, spectral_density
+from thalweg.curvature.following import Eigenvalue, Extremes
 from thalweg.curvature.forms import linear_form, linear_hessian, reduced_sharpness, region_form
 from thalweg.curvature.layers import LayerOperator, layer_operators, layer_spectra
 from thalweg.curvature.minimisers import (
@@ -47,8 +48,6 @@ from thalweg.curvature.regions import (
     is_regular,
 )
 from thalweg.curvature.spectrum import (
-    Eigenvalue,
-    Extremes,
     dense_spectrum,
     extreme_eigenvalues,
     sharpness,

@@ -77,6 +77,10 @@ class AbstractSymmetricOperator(eqx.Module):
         columns = np.stack([product(unit) for unit in np.eye(self.size)])
         return (columns + columns.T) / 2
 
+    def hint(self) -> Float[np.ndarray, " size"] | None:
+        """A vector that may have more of the outermost eigenvectors than a random one, if known."""
+        return None
+
     def shaped(self, vector: Vector) -> Any:
         """A vector as the thing that it stands for, such as weights; by default, itself."""
         return vector
@@ -190,6 +194,17 @@ class HessianOperator(AbstractSymmetricOperator):
     @override
     def cheaply_dense(self) -> bool:
         return not self.objective.on_host
+
+    @override
+    def hint(self) -> Float[np.ndarray, " size"] | None:
+        """The gradient, which training leaves mostly in the directions of large curvature.
+
+        Where JAX would have to compile it for this, which takes longer than what it saves, nothing.
+        """
+        if not self.objective.on_host:
+            return None
+        slopes = flattened(self.objective.value_and_gradient(self.weights)[1])
+        return slopes if np.isfinite(slopes).all() and np.any(slopes) else None
 
     @override
     def dense(self) -> Square:

@@ -24,6 +24,7 @@ from thalweg._arguments import checked
 from thalweg._checks import InputError, require_positive
 from thalweg._shown import shown
 from thalweg._typing import AnyWeights, ManyAnyWeights, Run, Weights
+from thalweg.curvature.following import PAST
 from thalweg.curvature.spectrum import dense_spectrum, extreme_eigenvalues
 from thalweg.kernels import LANES, suits
 from thalweg.kernels.chain import Chain
@@ -34,7 +35,6 @@ from thalweg.validated.by_hand import is_of_linear_network
 
 _BLOCK = 96
 _FIRST_STEPS, _MOST_STEPS, _MOST_OBSERVED = 24, 384, 192
-_PAST = 3  # points from which the next one's eigenvectors are predicted
 _SMALL = 4000  # weights; above, a block of lanes no longer fits into the caches
 
 
@@ -163,7 +163,7 @@ def _in_turn(
     rows = np.full((5, finite.size), np.nan)
     rows[4], past = 0, []
     for index in range(finite.size):
-        past = [] if index % times == 0 else past[-_PAST:]
+        past = [] if index % times == 0 else past[-PAST:]
         if not finite[index]:
             continue
         point = _taken(points, index)

@@ -7,19 +7,16 @@ are algebraic: a method that finds the largest modulus finds one of the two, and
 Small Hessians and matrices are solved densely; of all others only products with vectors are taken.
 """
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
 from thalweg._checks import InputError, require_count, require_positive
-from thalweg._shown import shown
 from thalweg._typing import AnyWeights
+from thalweg.curvature.following import Eigenvalue, Extremes, Known, search_start
 from thalweg.curvature.operators import (
     AbstractSymmetricOperator,
     Operator,
@@ -36,38 +33,6 @@ DENSE_SIZE = 700
 """Up to so many rows "auto" is dense: all eigenvalues then cost less than a second."""
 
 _MATVECS = 5000
-
-
-@shown
-class Eigenvalue(NamedTuple):
-    """An eigenvalue of a symmetric operator, such as a Hessian.
-
-    Attributes:
-        value: what was found.
-        error: the eigenvalue lies within this of `value`.
-        vector: a unit eigenvector; of a Hessian, in the shape of the weights.
-        method: how it was found, "dense" or "davidson".
-        matvecs: how many products of the operator with a vector that took; 0 if dense.
-        converged: whether `error` is what was asked for.
-    """
-
-    value: float
-    error: float
-    vector: Any
-    method: str
-    matvecs: int
-    converged: bool
-
-
-@shown
-class Extremes(NamedTuple):
-    """Eigenvalues at both ends of the spectrum, outermost first."""
-
-    smallest: tuple[Eigenvalue, ...]
-    largest: tuple[Eigenvalue, ...]
-
-
-Known: TypeAlias = Extremes | Sequence[Extremes] | None
 
 
 @checked
@@ -116,8 +81,8 @@ def extreme_eigenvalues(
         k: how many at each end.
         tolerance: the error that is asked for, as a part of the spectral norm.
         method: "dense", "davidson" (only products with vectors), or "auto" by size.
-        start: what was found at a nearby point, or at several of a path: three let the next
-            eigenvectors be predicted to second order, and more than halve the search.
+        start: what was found at a nearby point, or at several of a path, the last one last: of
+            a smooth path three more than halve the search.
         max_matvecs: after so many products it returns what it has, with `converged` false.
     """
     return _ends(objective, weights, k, "both", tolerance, method, start, max_matvecs)
@@ -161,14 +126,18 @@ def _ends(
     cheap = operator.cheaply_dense and size <= DENSE_SIZE
     if method == "dense" or (method == "auto" and cheap):
         return _dense(operator, k)
-    rows = _rows(start, ("smallest", "largest") if ends == "both" else (ends,), size)
+    sides = ("smallest", "largest") if ends == "both" else (ends,)
+    rows, hint = search_start(start, sides, size)
+    if rows is None and hint is None:
+        hint = operator.hint()
     pairs = extreme_pairs(
         products_of(operator),
         size,
         count=k,
         ends=ends,
         tolerance=tolerance,
-        start=np.stack(rows) if rows else None,
+        start=rows,
+        hint=hint,
         max_products=max_matvecs - spent,
     )
     return _extremes(operator, pairs, spent)
@@ -190,19 +159,6 @@ def _dense(operator: AbstractSymmetricOperator, k: int) -> Extremes:
     return Extremes(
         tuple(pair(place) for place in range(k)), tuple(pair(last - place) for place in range(k))
     )
-
-
-def _rows(known: Known, sides: tuple[str, ...], size: int) -> list[Float[np.ndarray, " size"]]:
-    """The eigenvectors that are known from elsewhere, the last point's first."""
-    points = [known] if isinstance(known, Extremes) else list(known or [])
-    pairs = [pair for point in reversed(points) for side in sides for pair in getattr(point, side)]
-    rows = [np.asarray(ravel_pytree(pair.vector)[0]) for pair in pairs]
-    for row in rows:
-        if row.size != size:
-            raise InputError(
-                f"`start` must hold eigenvectors of the operator's size, {size}, got {row.size}."
-            )
-    return rows
 
 
 def _extremes(operator: AbstractSymmetricOperator, pairs: Pairs, spent: int) -> Extremes:

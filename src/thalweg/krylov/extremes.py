@@ -1,15 +1,19 @@
 """The outermost eigenvalues of a large symmetric operator, from products with vectors.
 
-The space grows by the residuals of the approximations at its ends: from one start that is Lanczos's
-method, from several it can use what is known from a nearby operator (see `space`).
+The space grows by the residuals of the approximations at its ends. From a single vector that is
+Lanczos's method: all residuals are parallel, so that one product serves both ends. From several
+vectors, which may be nearly eigenvectors already, it is Davidson's, where a product serves one end.
 
 A residual proves that an eigenvalue is near, not that it is the last one. So before an end is
-called converged, fresh random directions have to leave it where it is: this is what a start at an
-eigenvector that used to be extreme, or a repeated eigenvalue, would otherwise get past. And where
+called converged, further products have to leave it where it is. In the Krylov space of one vector,
+which always has a random part, these are its next steps, which bring out what little the vector has
+of the last eigenvector. Elsewhere they follow fresh random directions: this is what starts at
+eigenvectors that used to be extreme, or a repeated eigenvalue, would otherwise get past. And where
 eigenvalues crowd, the last one may lie beyond the residual of the one that was found, so an error
 is ten residuals.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +25,8 @@ _BASIS = 48  # vectors in the largest basis; each costs memory and two passes pe
 _CAUTION = 10.0  # residuals per error, see above
 _REACHABLE = 1000.0  # units of rounding: a smaller error is not to be had from products
 _PROBES = 4  # products spent on fresh random directions before an end counts as converged
+_STEADY = 3  # further products after which it does in the Krylov space of one vector
+_STRAY = 0.3  # of a hint: how long the random vector is that is added to it
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ def extreme_pairs(
     ends: str = "both",
     tolerance: float = 1e-8,
     start: Rows | None = None,
+    hint: Vector | None = None,
     max_products: int = 5000,
     seed: int = 0,
 ) -> Pairs:
@@ -58,33 +65,35 @@ def extreme_pairs(
         tolerance: the error that is asked for, as a part of the largest modulus.
         start: rows that are near eigenvectors at the ends. From several earlier points of a path
             they let the space predict the next ones, as their combinations are in it.
+        hint: where nothing is as near: a vector that has more of the ends than a random one has.
         max_products: give up after so many products, and say so; as where rounding of the products
             does not allow the tolerance.
         seed: of the random directions.
     """
     search = _Search(Space(product, size, max(_BASIS, 6 * count)), np.random.default_rng(seed))
     space = search.space
-    for vector in [] if start is None else start:
-        search.extend(vector)
-    search.extend_randomly()
+    search.begin([] if start is None else start, hint)
+    single = count == 1 and start is None
     settled: Float[np.ndarray, " ends"] | None = None
+    steady = np.zeros(0, int)  # for how many products each end has met the goal
     while True:
         places = _places(space, count, ends)
         residuals = _CAUTION * np.array([norm(space.residual(int(each))) for each in places])
         reachable = _REACHABLE * space.precision
         goal = max(tolerance, reachable) * space.norm
-        worst = int(np.argmax(residuals))
-        done = bool(residuals[worst] <= goal)
-        values = space.values[places]
-        if space.exhausted or (done and settled is not None and _unmoved(values, settled, goal)):
+        met, values = residuals <= goal, space.values[places]
+        steady = met * (1 + (steady if steady.shape == met.shape else 0))
+        unmoved = settled is not None and _unmoved(values, settled, goal)
+        done = met.all() and ((steady > _STEADY).all() if single else unmoved)
+        if done or space.exhausted:
             return _pairs(space, places, ends, residuals, settled, tolerance >= reachable)
         if space.products >= max_products:
             return _pairs(space, places, ends, residuals, settled, False)
-        if done:
+        if met.all() and not single:
             settled = values
             search.probe()
         else:
-            search.extend(space.residual(int(places[worst])))
+            search.extend(space.residual(int(places[np.argmax(residuals)])))
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,16 @@ class _Search:
 
     space: Space
     random: np.random.Generator
+
+    def begin(self, known: Iterable[Vector], hint: Vector | None) -> None:
+        """Take what is known, and a random vector; what is a hint makes one with it."""
+        for vector in known:
+            self.extend(vector)
+        if hint is None or norm(hint) == 0:
+            self.extend_randomly()
+            return
+        stray = self.random.standard_normal(self.space.size)
+        self.extend(hint / norm(hint) + _STRAY * stray / norm(stray))
 
     def extend(self, direction: Vector) -> None:
         """Add a direction to the space; a random one where it is already inside."""
