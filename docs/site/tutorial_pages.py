@@ -2,8 +2,8 @@
 
 A tutorial is a page of docs/tutorials/. Its code blocks are cells, run in order in one process and an
 empty folder: `python` in one namespace, `sh` by the shell, and a `toml` block that begins with
-`# NAME.toml` is written to that file. What a cell prints, the value of its last line unless that ends
-with a semicolon, and its figures follow it. A cell that fails ends the build.
+`# NAME.toml` is written to that file. What a cell prints follows it, and its figures, or where it has
+none the value of its last line. A cell that fails ends the build.
 
     python docs/site/tutorial_pages.py TUTORIAL OUT      runs one; the site runs two at a time
 """
@@ -65,17 +65,14 @@ def cells(text: str) -> list[Cell]:
 # --- running ---------------------------------------------------------------------------------------
 
 
-def _execute(code: str, namespace: dict[str, Any]) -> None:
-    """Run a cell; its last expression is shown, as a notebook does."""
+def _execute(code: str, namespace: dict[str, Any]) -> Any:
+    """Run a cell; the value of its last expression, None where it ends with something else."""
     tree = ast.parse(code)
     shown = None
-    if isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+    if isinstance(tree.body[-1], ast.Expr):
         shown = ast.Expression(tree.body.pop().value)  # pyright: ignore[reportAttributeAccessIssue]
     exec(compile(tree, "<cell>", "exec"), namespace)
-    if shown is not None:
-        value = eval(compile(shown, "<cell>", "eval"), namespace)
-        if value is not None:
-            print(repr(value))
+    return None if shown is None else eval(compile(shown, "<cell>", "eval"), namespace)
 
 
 def _pictures(stem: str, out: Path) -> list[str]:
@@ -92,13 +89,13 @@ def _pictures(stem: str, out: Path) -> list[str]:
 
 def _shell(command: str) -> str:
     here = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    plain = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb"}
+    plain = {"COLUMNS": "86", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
-        command, shell=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, **here, **plain},
-    )  # fmt: skip
+        command, shell=True, text=True, capture_output=True, env={**os.environ, **here, **plain}
+    )
     if done.returncode not in (0, 1):
-        raise RuntimeError(f"{command} ended with code {done.returncode}:\n{done.stdout}")
+        told = done.stdout + done.stderr  # progress, which a page leaves out
+        raise RuntimeError(f"{command} ended with code {done.returncode}:\n{told}")
     return _COLOURS.sub("", done.stdout)
 
 
@@ -109,8 +106,10 @@ def run(found: list[Cell], stem: str, out: Path) -> None:
         if cell.kind == "python":
             told = io.StringIO()
             with contextlib.redirect_stdout(told):
-                _execute(cell.source, namespace)
+                value = _execute(cell.source, namespace)
             cell.printed, cell.pictures = told.getvalue(), _pictures(stem, out)
+            if value is not None and not cell.pictures:
+                cell.printed += f"{value!r}\n"
         elif cell.kind == "sh":
             cell.printed = _shell(cell.source)
         elif match := _FILE.match(cell.source):

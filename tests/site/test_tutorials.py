@@ -30,7 +30,7 @@ print("told")
 ```
 
 ```python
-plt.plot([1, 2]);
+plt.plot([1, 2])
 ```
 
 ```toml
