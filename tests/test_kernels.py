@@ -220,22 +220,29 @@ def test_an_observed_spectrum_is_that_of_the_recorded_weights():
 
 
 def test_another_depth_or_width_compiles_nothing(compilations):
+    """Descent, both ends of the spectrum, and the flow that is validated."""
+
     def case(*widths):
         network = tw.LinearNetwork(widths)
         objective = tw.Objective(network, problem(widths[0], widths[-1], 20, False))
         return objective, starts(network, 5)
 
+    def all_three(objective, weights):
+        run = descend(objective, weights, learning_rate=0.01, steps=5)
+        tw.curvature.spectrum_along(objective, weights)
+        one = tuple(layer[0] for layer in weights)
+        flow = tw.flow(objective, one, times=run.times[0], validate=True)
+        assert np.all(flow.radius < 1e-9)
+
     first, *others = case(3, 2, 1), case(4, 3, 1), case(*[5] * 12, 1), case(2, 7, 3)
-    descend(*first, learning_rate=0.01, steps=5)
-    tw.curvature.spectrum_along(*first)
+    all_three(*first)
     from thalweg.kernels.descent import _advance
     from thalweg.kernels.spectrum import _ends_at
 
     known = len(_advance.signatures), len(_ends_at.signatures)
     with compilations("") as count:
         for objective, weights in others:
-            descend(objective, weights, learning_rate=0.01, steps=5)
-            tw.curvature.spectrum_along(objective, weights)
+            all_three(objective, weights)
     assert count() == 0
     assert (len(_advance.signatures), len(_ends_at.signatures)) == known
 
