@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 from typing_extensions import override
@@ -86,15 +87,18 @@ class ValidatedFlow(AbstractFlow):
                 f"`forever` takes one run, got a batch of shape {run.times.shape[:-1]}; one at a "
                 "time."
             )
-        curve = self._curve_to(run.times)
-        last, flow = _recorded(self.objective, curve, run.times), curve.rest(float(run.times[-1]))
+        curve, end = self._curve_to(run.times), run.times[-1:]
+        reached = jax.tree.map(lambda array: array[-1:], run.weights)
+        there = eqx.tree_at(lambda each: (each.times, each.weights), run, (end, reached))
+        gap = float(distance(there, _recorded(self.objective, curve, end))[0])
+        flow = curve.rest(float(end[0]))
         known = curve.setting.rest(tuple(np.asarray(each, float) for each in run.final))
         descent = None if known is None else known.of_descent(float(run.learning_rate))
         if flow is None or descent is None:
             return None
         # Of a distance the sum of squares is rounded.
         slack = 1 + (self.objective.network.size + 8) * float(np.finfo(float).eps)
-        return (float(distance(run, last)[-1]) + flow + descent) * slack
+        return (gap + flow + descent) * slack
 
     @override
     def proven_radius(self) -> Float[np.ndarray, "*batch times"]:

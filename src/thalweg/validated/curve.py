@@ -108,7 +108,8 @@ class Setting(AbstractEigenvalues):
         product = self.readout.T
         for layer in reversed(layers):
             product = product @ layer
-        return self.loss.value(product) + self.decay / 2 * _size(layers) ** 2
+        penalty = self.decay / 2 * _size(layers) ** 2 if self.decay else 0.0
+        return self.loss.value(product) + penalty
 
 
 @dataclass(frozen=True)
