@@ -55,7 +55,7 @@ def test_a_file_and_changes_describe_one_experiment(thalweg, tmp_path, monkeypat
     """Later changes win; words need no quotes; the folder may come from the file."""
     seen = []
 
-    def remember(settings, folder, progress, kept_in, ready):
+    def remember(settings, folder, progress, kept_in, **_):
         seen.append((settings, folder, kept_in))
         raise experiment.files.InputError("enough.")
 
