@@ -19,7 +19,7 @@ from thalweg.explorer.session import Session
 
 PLACE = Path(__file__).parent / "explorer.gif"
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
-SIZE: Any = {"width": 1240, "height": 718}
+SIZE: Any = {"width": 1240, "height": 800}
 FIRST, LAST, FRAMES = 0.02, 0.3, 22
 SLOW, QUICK = 1400, 160  # ms that a frame stays
 COLOURS = 96

@@ -83,6 +83,14 @@ def _normals(bits: Words) -> Float[np.ndarray, " size"]:
     return np.asarray(_from_bits(padded))[: bits.size]
 
 
+def compile_lengths() -> None:
+    """Compile what normal numbers are made by, for every length that they are padded to."""
+    length = _LEAST
+    while length <= _MOST:
+        _from_bits(np.zeros(length, np.uint64))
+        length *= 2
+
+
 def _axes(key: Keys) -> tuple[int, ...]:
     """Of an array of keys; a key of JAX's old kind is always a single one."""
     return key.shape if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else ()

@@ -222,3 +222,15 @@ def test_depth_and_width_compile_nothing(page, caplog):
             found = page.compute({"network": network, "training": training}, *wanted)
             assert found["certificates"]["checked"] > 30
     assert [each for each in caplog.messages if "Finished XLA compilation" in each] == []
+
+
+def test_what_is_there_at_once_does_not_wait_for_a_flow_that_is_compiled(page):
+    network = {"kind": "homogeneous", "depth": 2, "width": 2}
+    setting = {"network": network, "training": {"learning_rate": [0.05], "time": 1.0}}
+    answer = page.request(setting, "descent", "flow", "layers", "words")
+    assert answer.status == 200
+    order = [header["part"] for header, _ in frames_in(answer.body)]
+    assert order == ["descent", "layers", "words", "flow", "end"]
+    linear = page.request({"training": {"time": 1.0}}, "descent", "flow", "layers", "words")
+    order = [header["part"] for header, _ in frames_in(linear.body)]
+    assert order == ["descent", "flow", "layers", "words", "end"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from thalweg.explorer.parts import PARTS
+from thalweg.explorer.parts import PARTS, parts_of
 from thalweg.explorer.session import Session
 from thalweg.explorer.settings import SettingError
 from thalweg.explorer.worker import Job, Worker
@@ -69,7 +69,8 @@ class Streams:
         _require_known(window, _WINDOW, "`phase`")
         known = self._session.computation(setting)
         known.options["phase"] = window
-        parts = [(rank, name, PARTS[name]) for rank, name in enumerate(PARTS) if name in wanted]
+        order = parts_of(known)
+        parts = [(rank, name, PARTS[name]) for rank, name in enumerate(order) if name in wanted]
         job = Job(tab, number, known, parts, lambda frame: None)
         known.turn, known.check = lambda: self._worker.turn(job), lambda: self._worker.check(job)
         return job

@@ -1,5 +1,8 @@
 """What is loaded and compiled while the page is opened, so that its first curves come at once."""
 
+import threading
+
+from thalweg._drawing import compile_lengths
 from thalweg.experiment import from_values
 from thalweg.explorer.computation import Computation
 
@@ -21,3 +24,5 @@ def warm_up() -> None:
                 pass
         except ValueError:
             continue  # what does not apply to it
+    # Many starts are drawn for the first phase diagram; nothing waits for what they need.
+    threading.Thread(target=compile_lengths, name="explorer-warming", daemon=True).start()

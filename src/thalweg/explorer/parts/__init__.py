@@ -32,7 +32,17 @@ PARTS: dict[str, Part] = {
 }
 """By name; the place of a part is its rank."""
 
-__all__ = ["PARTS", "Part"]
+
+def parts_of(known: Computation) -> list[str]:
+    """The parts in their order; a flow that is compiled first comes after what is there at once."""
+    names = list(PARTS)
+    if known.own is not None or known.experiment.network.kind != "linear":
+        names.remove("flow")
+        names.insert(names.index("slice"), "flow")
+    return names
+
+
+__all__ = ["PARTS", "Part", "parts_of"]
 
 
 def __dir__() -> list[str]:
