@@ -450,8 +450,8 @@ def across_kinks():
     settings = experiment.from_toml(
         """
         data = {source = "gaussian", samples = 8, features = 2}
-        network = {kind = "homogeneous", hidden = [4]}
-        start = {kind = "xavier_uniform"}
+        network = {kind = "homogeneous", hidden = [6]}
+        start = {kind = "xavier_uniform", seed = 1}
         training = {learning_rate = [0.1, 0.2], time = 6.0, records = 12}
         flow = {rtol = 1e-3, tube = "off"}
         curvature = {enabled = false}
