@@ -71,9 +71,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 LONGEST = (
     "test_filippov", "test_elkabetz2021", "test_marion2024", "test_report", "test_kernels",
     "test_region_tubes", "test_central_flow", "test_rest", "test_thalweg", "test_sweeps",
-    "test_security", "test_compiled", "test_damage", "test_browser", "test_solvers",
-    "test_certified_step", "test_arora2019", "test_run_stages", "test_validated_flow",
-    "test_soundness", "test_proven_distance", "test_flow_with_kinks",
+    "test_security", "test_making_proofs", "test_compiled", "test_damage", "test_browser",
+    "test_solvers", "test_certified_step", "test_arora2019", "test_run_stages",
+    "test_validated_flow", "test_soundness", "test_proven_distance", "test_flow_with_kinks",
 )  # fmt: skip
 
 

@@ -55,6 +55,8 @@ def jaxtyped(function: Any = None, **kwargs: Any) -> Any:
     """
     if function is None:
         return functools.partial(jaxtyped, **kwargs)
+    if inspect.isclass(function) and getattr(function.__init__, "__globals__", None) is globals():
+        return function  # what makes its instances is checked, or refuses by itself, already
     if not inspect.isfunction(function):
         return _jaxtyped(function, **kwargs)
     return first_calls(function, functools.partial(_jaxtyped, **kwargs))
