@@ -3,8 +3,8 @@
 Every cell has a run for each of some random starts, all of them of the setting's network, data and
 time. A column shares its learning rate, so that its runs lie side by side in a kernel; the columns
 with large rates, which take few steps, come first. As in `thalweg sweep`, sharpness is measured at
-both ends of a run; runs that oscillate descend a second time, and it is measured all along their
-second half, which tells those at the edge. Theory draws its lines without training anything:
+both ends of a run; runs that oscillate, or end near the edge, descend a second time, and it is
+measured along them, which tells those at the edge. Theory draws its lines without training:
 
     start   2 / sharpness of the start, the median of the starts of each scale
     least   2 / sharpness of the flattest minimiser: above, none is linearly stable
@@ -28,14 +28,14 @@ from thalweg.explorer.parts.spectrum import ensure_theory
 from thalweg.explorer.settings import MOST_STEPS, SettingError
 from thalweg.kernels import suits
 from thalweg.objective import Objective
-from thalweg.phases import LEAST_RECORDS, TOO_FEW_RECORDS, Phase, classify
+from thalweg.phases import EDGE_WIDTH, LEAST_RECORDS, TOO_FEW_RECORDS, Phase, classify
 
 COLUMNS, ROWS, RUNS = 40, 30, 4
 _BELOW, _ABOVE = 5.0, 10.0  # of the middle, which is moved by half decades
 _SCALES = (0.6, 1.2, 3.0)  # the largest scale: the first that is not below the setting's
 _LEAST_STEPS = 12  # at the largest rate: fewer tell no phases apart
 _MOST_OPERATIONS = 3e11  # of all runs: some ten seconds
-_SAMPLED = 24  # records of a run, at which sharpness is measured in its second half
+_SAMPLED = 16  # records of a run at which sharpness is measured, where its ends do not decide
 _AT_ONCE = 96  # points whose spectra are had together
 
 Starts = tuple[Float[np.ndarray, "..."], ...]
@@ -175,15 +175,16 @@ def _column(
     sharpness = np.full(run.loss.shape, np.nan)
     sharpness[:, 0], sharpness[:, -1] = at_start, _sharpness(known, run.final)
     found = classify(run.loss, known.minimum, run.learning_rate, sharpness, run.diverged_at)
-    unclear = np.flatnonzero(np.isin(found, (Phase.OSCILLATING, Phase.EDGE)))
+    close = np.abs(sharpness[:, -1] * rate / 2 - 1) <= EDGE_WIDTH
+    unclear = np.flatnonzero(np.isin(found, (Phase.OSCILLATING, Phase.EDGE)) | close)
     if unclear.size:
         some = tuple(layer[unclear] for layer in weights)
-        _measure_second_half(known, some, rate, (steps, every), sharpness, unclear)
+        _measure_between(known, some, rate, (steps, every), sharpness, unclear)
         found = classify(run.loss, known.minimum, run.learning_rate, sharpness, run.diverged_at)
     return found
 
 
-def _measure_second_half(
+def _measure_between(
     known: Computation,
     weights: Starts,
     rate: float,
@@ -191,17 +192,18 @@ def _measure_second_half(
     sharpness: Float[np.ndarray, "runs records"],
     which: Int[np.ndarray, " some"],
 ) -> None:
-    """Fill in the sharpness of some runs at about so many of their records as `_SAMPLED`."""
+    """Fill in the sharpness of some runs at about so many of their records as `_SAMPLED` says."""
     steps, every = records
     apart = -(-sharpness.shape[1] // _SAMPLED) | 1  # odd, so that both sides of a step are seen
     run = descend(
         known.objective, weights, learning_rate=np.full(which.size, rate),
         steps=steps, record_every=every * apart,
     )  # fmt: skip
-    places = np.arange(0, sharpness.shape[1] - 1, apart)
-    later = np.flatnonzero(places >= sharpness.shape[1] // 2)
-    points = tuple(layer[:, later].reshape(-1, *layer.shape[2:]) for layer in run.weights)
-    sharpness[np.ix_(which, places[later])] = _sharpness(known, points).reshape(which.size, -1)
+    places = np.arange(apart, sharpness.shape[1] - 1, apart)
+    inner = slice(1, 1 + places.size)  # without the start
+    points = tuple(layer[:, inner].reshape(-1, *layer.shape[2:]) for layer in run.weights)
+    if places.size:
+        sharpness[np.ix_(which, places)] = _sharpness(known, points).reshape(which.size, -1)
 
 
 def _boundaries(known: Computation, at_start: np.ndarray) -> bytes:
