@@ -412,7 +412,7 @@ def test_show_says_it_again_and_draws_it_again(written, thalweg, tmp_path):
     code, printed, _ = thalweg("show", tmp_path)
     assert code == 0
     assert "Three <runs>" in printed
-    assert "published results apply at learning rate 0.02" in printed
+    assert "theorems apply at learning rate 0.02" in printed
     (tmp_path / "report.html").unlink()
     (tmp_path / "loss.png").unlink()
     code, printed, _ = thalweg("show", tmp_path / "results.zarr", "--figures", "--json")

@@ -300,7 +300,7 @@ def test_terms_explain_themselves_on_focus(person):
 
 def test_guarantees_have_margins_and_what_is_missed(person):
     person.open().complete()
-    assert "published results apply" in person.page.locator("#guarantees-summary").inner_text()
+    assert "theorems apply" in person.page.locator("#guarantees-summary").inner_text()
     person.page.locator("#missed summary").click()
     rows = person.page.locator("#missed .statement")
     assert rows.count() > 5

@@ -44,7 +44,7 @@ def certify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say which published guarantees hold for this training, by what margin, promising what."""
+    """Say which guarantees hold for this training, by what margin, promising what."""
     from thalweg import certificates, experiment, theorems
     from thalweg.cli import terminal
 

@@ -143,7 +143,7 @@ def _guaranteed(results: xr.Dataset) -> str:
         return ""
     found = json.loads(results.attrs["certificates"])
     text = (
-        f"{found['applying']} of {found['checked']} published results apply at learning rate "
+        f"{found['applying']} of {found['checked']} theorems apply at learning rate "
         f"{found['learning_rate']:g}"
     )
     if found["violated"]:

@@ -25,7 +25,7 @@ export function showGuarantees(part) {
       ? " None is violated along this run."
       : " They are checked at the start alone, not along the run.";
   summary.replaceChildren(
-    ...explained(`${part.applying} of ${part.checked} published results apply at learning rate ${shown(part.learning_rate)}.${violated} Bars show margins: to the right, by how much the narrowest assumption holds; to the left, by how much it is missed.`),
+    ...explained(`${part.applying} of ${part.checked} theorems apply at learning rate ${shown(part.learning_rate)}.${violated} Bars show margins: to the right, by how much the narrowest assumption holds; to the left, by how much it is missed.`),
   );
   const answers = made("div", { class: "answers" }, ...(part.answers ?? []).map(answer));
   const statements = /** @type {Statement[]} */ (part.statements ?? []);

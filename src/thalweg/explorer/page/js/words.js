@@ -17,7 +17,7 @@ const TERMS = [
   ["kinks", /\bkinks?\b/i, "Kink: where a ReLU switches on or off, and the gradient jumps."],
   ["monotonically", /monotonically/i, "Monotonically: the loss never rises noticeably on the way."],
   ["oscillates", /oscillat\w+/i, "Oscillating: the loss keeps rising and falling and does not settle."],
-  ["published results", /published results?/i, "Published results: the theorems listed below, each checked against its own assumptions for this very setting."],
+  ["theorems", /theorems apply/i, "Theorems: the statements listed below, published ones and ours, each checked against its own assumptions for this very setting."],
   ["plateau", /plateau/i, "Plateau: a stretch where the loss hardly changes, because all layers are small at once."],
   ["Hessian", /Hessian/, "Hessian: the matrix of second derivatives of the loss with respect to all weights."],
   ["residual", /residual/i, "Residual start: every layer begins near the identity, as in a network with skip connections."],
