@@ -60,6 +60,7 @@ STUDIES: dict[str, str | type[AbstractStudy]] = {
     "thalweg-flatness": "thalweg_flatness:Flatness",
     "thalweg-modified-flow": "thalweg_modified_flow:ModifiedFlow",
     "thalweg-critical": "thalweg_critical:CriticalOverDepth",
+    "thalweg-edge": "thalweg_edge:Edge",
 }
 """The class of every study, as "module:class" inside this package, or itself if registered."""
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
@@ -13,21 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 from typing_extensions import override
 
-from thalweg import initialisation
-from thalweg._typing import Weights
 from thalweg.critical import CriticalLearningRate, critical_learning_rate
 from thalweg.figures import PALETTE, STYLE
-from thalweg.network import LinearNetwork
-from thalweg.objective import Objective
-from thalweg.problem import Regression
-from thalweg.studies.marion2024_common import FEATURES, authors_data
 from thalweg.studies.parts import Parts
 from thalweg.studies.study import AbstractStudy, Finding, Progress, Size
+from thalweg.studies.thalweg_common import KINDS, random_case
 
-_KINDS = {
-    "residual": (0.25, r"residual starts, $W_k = I + 0.25\,N_k / \sqrt{5 L}$"),
-    "gaussian": (FEATURES**-0.5, r"Gaussian starts, deviation $1/\sqrt{5}$"),
-}
 _STEPS = 4000
 _DEEP = 14  # beyond it the budget stops Gaussian starts, and not the rate
 _PRECISION = 0.02  # of the search, unless told otherwise
@@ -92,14 +81,14 @@ the middle start. Predictions that belong to a start are compared start by start
         work = {
             f"{kind}-{depth}": partial(self._measured, kind, depth)
             for depth in self.depths
-            for kind in _KINDS
+            for kind in KINDS
         }
         return (
             parts.gather("case", work, progress).set_index(case=["depth", "kind"]).unstack("case")
         )
 
     def _measured(self, kind: str, depth: int) -> xr.Dataset:
-        objective, weights = _case(kind, depth, self.starts)
+        objective, weights = random_case(kind, depth, self.starts)
         rows = [
             _row(critical_learning_rate(objective, weights, steps=_STEPS, share=share,
                                         certified=False))
@@ -142,10 +131,10 @@ the middle start. Predictions that belong to a start are compared start by start
     def draw(self, results: xr.Dataset) -> Mapping[str, Any]:
         with plt.rc_context(STYLE):
             figure, panels = plt.subplots(
-                2, len(_KINDS), figsize=(9.6, 7.4), layout="constrained", sharex="col",
+                2, len(KINDS), figsize=(9.6, 7.4), layout="constrained", sharex="col",
                 sharey="row", height_ratios=(1.7, 1),
             )  # fmt: skip
-            for (above, under), (kind, (_, title)) in zip(panels.T, _KINDS.items(), strict=True):
+            for (above, under), (kind, (_, title)) in zip(panels.T, KINDS.items(), strict=True):
                 _draw_rates(above, results.sel(kind=kind))
                 _draw_ratios(under, results.sel(kind=kind), kind)
                 above.set_title(title)
@@ -248,23 +237,6 @@ def _draw_ratios(axes: Axes, rows: xr.Dataset, kind: str) -> None:
     axes.minorticks_off()
     axes.set_xlim(depths[0] / 1.15, depths[-1] * 1.15)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
-
-
-def _case(kind: str, depth: int, starts: int) -> tuple[Objective, Weights]:
-    data = authors_data(later=True)
-    scale, _ = _KINDS[kind]
-    if kind == "residual":
-        direction = jax.random.normal(jax.random.key(100 + depth), (FEATURES,))
-        readout = direction / jnp.linalg.norm(direction)
-        network = LinearNetwork([FEATURES] * (depth + 1), readout)
-        draw = partial(initialisation.residual, network, scale)
-    else:
-        network = LinearNetwork([FEATURES] * depth + [1])
-        draw = partial(initialisation.gaussian, network, scale)
-    keys = jax.random.split(jax.random.key(0), starts)
-    return Objective(network, Regression(data.x, data.y, 1.0)), jax.vmap(lambda key: draw(key=key))(
-        keys
-    )
 
 
 def _row(found: CriticalLearningRate) -> xr.Dataset:
