@@ -4,7 +4,14 @@ import importlib.util
 import re
 from pathlib import Path
 
-from thalweg.quantities.of_runs import ACROSS_KINKS, BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
+from thalweg.quantities.of_runs import (
+    ACROSS_KINKS,
+    AT_THE_EDGE,
+    BASIC,
+    NEXT_TO_THE_FLOW,
+    OF_A_SWEEP,
+    THEORY,
+)
 from thalweg.quantities.of_weights import MEASURED, SPECTRUM
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +31,16 @@ def test_the_page_is_current():
 
 def test_every_quantity_has_one_row_and_no_variant_has():
     # By the lists that the registry is made of, where there are no variants yet.
-    own = (*BASIC, *MEASURED, *SPECTRUM, *NEXT_TO_THE_FLOW, *ACROSS_KINKS, *THEORY, *OF_A_SWEEP)
+    own = (
+        *BASIC,
+        *MEASURED,
+        *SPECTRUM,
+        *NEXT_TO_THE_FLOW,
+        *ACROSS_KINKS,
+        *AT_THE_EDGE,
+        *THEORY,
+        *OF_A_SWEEP,
+    )
     rows = re.findall(r"^\| `(\w+)` \|", script().page(), flags=re.MULTILINE)
     assert sorted(rows) == sorted(each.name for each in own)
 

@@ -50,7 +50,7 @@ def pictures() -> tuple[str, ...]:
     """The names of all pictures that a report may have."""
     measured = (name for name, each in QUANTITIES.items() if each.measure is not None)
     kinks = (each.name for each in ACROSS_KINKS if each.caption)
-    special = ("loss", "distance", *kinks, "sharpness", "smallest_eigenvalue")
+    special = ("loss", "distance", "central_swing", *kinks, "sharpness", "smallest_eigenvalue")
     return ("overview", *special, *measured)
 
 

@@ -28,11 +28,12 @@ from thalweg.curvature import spectrum_along
 from thalweg.dynamics import AbstractFlow, AbstractTrajectory, Descent, distance
 from thalweg.dynamics.trajectory import Distance
 from thalweg.experiment import building
+from thalweg.experiment.edges import edge_arrays, is_at_the_edge
 from thalweg.experiment.estimates import Prepared, prepared
 from thalweg.experiment.files import to_toml
 from thalweg.experiment.flatness import flatness
 from thalweg.experiment.folders import PARTS
-from thalweg.experiment.results import NO_CERTIFICATES, Measurements, assemble
+from thalweg.experiment.results import NO_CERTIFICATES, Measurements, assemble, phase_of
 from thalweg.experiment.settings import Experiment, Output
 from thalweg.experiment.trajectories import (
     descent_arrays,
@@ -50,7 +51,7 @@ from thalweg.theorems import certify_case
 from thalweg.tubes import tube
 
 Progress = Callable[[str, float], None]
-STAGES = ("descent", "flow", "tube", "spectrum", "quantities", "certificates")
+STAGES = ("descent", "flow", "tube", "spectrum", "quantities", "edge", "certificates")
 """What `perform` does, in this order."""
 
 _NOTHING_PROVEN = "Nothing is proven of it: the bounds are for networks on problems."
@@ -137,18 +138,19 @@ class Work:
         distances = [self.distance(run, exact) for run in runs]
         proven, no_tube = self.proofs(runs, distances, forever)
         trajectories: list[AbstractTrajectory] = [*runs, *([] if exact is None else [exact])]
+        spectra, network = self.spectra(trajectories), self.network_objective
+        minimum = np.nan if network is None else least_loss(network)
         found = Measurements(
             runs=runs,
             flow=exact,
             distances=distances,
             proven=proven,
-            spectra=self.spectra(trajectories),
+            spectra=spectra,
             quantities=self.quantities(trajectories),
+            edges=self.edges(runs, spectra, minimum),
             certificates=NO_CERTIFICATES,
-            theory=flatness(self.network_objective),
-            minimum=np.nan
-            if self.network_objective is None
-            else least_loss(self.network_objective),
+            theory=flatness(network),
+            minimum=minimum,
             reasons=reasons | {"no_tube": no_tube},
         )
         if self.seen is not None:
@@ -252,6 +254,18 @@ class Work:
             self.progress("quantities", number / len(trajectories))
             found.append(self._part("quantities", number, lambda each=each: quantities.along(each)))
         self.progress("quantities", 1.0)
+        return found
+
+    def edges(self, runs: list[Descent], spectra: list[Arrays], minimum: float) -> list[Arrays]:
+        """What the central flow says of each run at the edge of stability; nothing of others."""
+        found: list[Arrays] = []
+        for number, run in enumerate(runs):
+            self.progress("edge", number / len(runs))
+            if is_at_the_edge(run, phase_of(run, minimum, spectra[number])):
+                found.append(self._part("edge", number, lambda run=run: edge_arrays(run)))
+            else:
+                found.append({})
+        self.progress("edge", 1.0)
         return found
 
     def certificates(self, run: Descent, exact: AbstractFlow | None) -> Mapping[str, str | float]:

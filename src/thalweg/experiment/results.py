@@ -45,6 +45,7 @@ class Measurements:
     proven: list[Arrays]
     spectra: list[Arrays]
     quantities: list[Arrays]
+    edges: list[Arrays]
     certificates: Mapping[str, str | float]
     theory: dict[str, float]
     minimum: float
@@ -116,7 +117,11 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
         if found.flow is not None:
             variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
-    phases = [_phase(run, found.minimum, each) for run, each in zip(runs, merged, strict=False)]
+    for name in {name for each in found.edges for name in each}:
+        unknown = [np.full(run.times.shape, np.nan) for run in runs]
+        rows = [each.get(name, none) for each, none in zip(found.edges, unknown, strict=True)]
+        variables[name] = (by_run, _padded(rows))
+    phases = [phase_of(run, found.minimum, each) for run, each in zip(runs, merged, strict=False)]
     return variables | {"phase": ("learning_rate", np.array(phases, np.int8))}
 
 
@@ -132,7 +137,7 @@ def _balance_defect(run: Descent) -> float:
     return float(known.max()) if known.size else np.nan
 
 
-def _phase(run: Descent, minimum: float, measured: Arrays) -> int:
+def phase_of(run: Descent, minimum: float, measured: Arrays) -> int:
     """The outcome of one run, by its sharpness where it was measured."""
     if run.diverged:
         return int(Phase.DIVERGED)

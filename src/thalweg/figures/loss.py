@@ -5,6 +5,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from thalweg.figures.curves import finite, flow_line, log_axis, run_line, runs
+from thalweg.figures.edges import draw_mean_loss
 
 _FLOOR = 1e-30  # below this an excess is rounding
 _NAMES = {"cross_entropy": "cross-entropy (nats)", "square": "square loss"}
@@ -18,6 +19,7 @@ def draw_loss(axes: Axes, results: xr.Dataset) -> None:
     for rate, colour, run in runs(results):
         run_line(axes, rate, run.time, np.maximum(run.excess, _FLOOR), colour)
     flow_line(axes, results, "excess")
+    draw_mean_loss(axes, results, float(results.minimum) if known else 0.0)
     values = finite(results, "excess")
     values = values[values > 0]
     # Nothing is above the minimum where descent starts in it.

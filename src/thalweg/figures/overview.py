@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from thalweg.experiment.folders import IN_OVERVIEW
 from thalweg.figures.curves import Draw, handles_by_label, is_shared, picture, time_axis
 from thalweg.figures.distance import draw_distance
+from thalweg.figures.edges import draw_oscillation
 from thalweg.figures.kinks import draw_crossings, draw_ridge_distance, draw_sliding
 from thalweg.figures.loss import draw_loss
 from thalweg.figures.quantity import drawer
@@ -71,6 +72,7 @@ def _drawn(results: xr.Dataset) -> dict[str, Draw]:
 _SPECIAL: dict[str, Draw] = {
     "loss": draw_loss,
     "distance": draw_distance,
+    "central_swing": draw_oscillation,
     "flow_crossings": draw_crossings,
     "flow_sliding": draw_sliding,
     "flow_ridge_distance": draw_ridge_distance,

@@ -98,6 +98,37 @@ ACROSS_KINKS = (
 )
 """Of flows that know what kinks they meet."""
 
+AT_THE_EDGE = (
+    Quantity(
+        "central_loss",
+        "mean loss over the oscillation, predicted by the central flow",
+        comment="NaN where the central flow predicts nothing",
+    ),
+    Quantity(
+        "central_spread",
+        "standard deviation of the oscillation, predicted by the central flow",
+        formula="|x|",
+        comment="NaN where the central flow predicts nothing",
+    ),
+    Quantity(
+        "central_swing",
+        "signed distance of descent from the central flow along the oscillation",
+        formula="<theta_k - c, x> / |x|",
+        heading="Oscillation around the central flow",
+        caption="Each dot is a step of descent: how far it is from the centre, to one side or the "
+        "other, along the oscillation that the central flow predicts. The band is the predicted "
+        "standard deviation.",
+        comment="NaN where the central flow predicts nothing",
+    ),
+    Quantity(
+        "central_distance",
+        "distance of descent from where the central flow predicts it",
+        formula="|theta_k - c - (-1)^k x|",
+        comment="NaN where the central flow predicts nothing",
+    ),
+)
+"""Of runs at the edge of stability; only where there is such a run."""
+
 
 def edges(results: Any) -> Any:
     """The edge of every learning rate; of results that did not keep it, that of plain descent."""

@@ -14,7 +14,14 @@ from thalweg._threads import one_blas_thread
 from thalweg._typing import Scalar, Weights
 from thalweg.dynamics.trajectory import AbstractTrajectory
 from thalweg.objective import AbstractObjective, Objective
-from thalweg.quantities.of_runs import ACROSS_KINKS, BASIC, NEXT_TO_THE_FLOW, OF_A_SWEEP, THEORY
+from thalweg.quantities.of_runs import (
+    ACROSS_KINKS,
+    AT_THE_EDGE,
+    BASIC,
+    NEXT_TO_THE_FLOW,
+    OF_A_SWEEP,
+    THEORY,
+)
 from thalweg.quantities.of_weights import MEASURED, SPECTRUM
 
 
@@ -35,6 +42,7 @@ QUANTITIES.update(
         *(variant for each in (*MEASURED, *SPECTRUM) for variant in _with_variants(each)),
         *NEXT_TO_THE_FLOW,
         *ACROSS_KINKS,
+        *AT_THE_EDGE,
         *THEORY,
         *OF_A_SWEEP,
     )

@@ -24,6 +24,8 @@ def captions(results: xr.Dataset) -> dict[str, str]:
     }
     if "flow_crossings" in results:
         told |= _about_kinks(results)
+    if "central_swing" in results:
+        told["central_swing"] = _about_oscillation(results)
     for name, quantity in QUANTITIES.items():
         if quantity.measure is not None and name in results:
             tell = _about_balance if name in _CONSERVED else _about
@@ -90,6 +92,15 @@ def _about_distance(results: xr.Dataset) -> str:
     if outside:
         return f"{text}; {outside} measured distances lie outside of them, which must not be."
     return f"{text}; every measured distance lies in its band, up to the error of the flow."
+
+
+def _about_oscillation(results: xr.Dataset) -> str:
+    known = [(rate, run) for rate, run in each_run(results) if run.central_swing.notnull().any()]
+    sizes = [
+        (rate, number(float(run.central_spread.dropna("record")[-1]), 2)) for rate, run in known
+    ]
+    text = QUANTITIES["central_swing"].caption
+    return f"{text} At the end it is {by_rate(sizes)}." if sizes else text
 
 
 def _about_kinks(results: xr.Dataset) -> dict[str, str]:

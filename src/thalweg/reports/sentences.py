@@ -13,7 +13,7 @@ from thalweg.measurement import BALANCE_ROUNDING
 from thalweg.phases import Phase
 from thalweg.quantities.of_runs import stability
 from thalweg.reports.summary import summary
-from thalweg.reports.wording import count, doubt, number, rates_of
+from thalweg.reports.wording import count, doubt, each_run, number, rates_of
 
 
 def setting(results: xr.Dataset) -> str:
@@ -52,6 +52,7 @@ def findings(results: xr.Dataset) -> list[str]:
         for each in (
             _phases(rows),
             _following(results, rows),
+            _edge(results),
             _kinks(results),
             _flatness(results),
             _guaranteed(results),
@@ -103,6 +104,32 @@ def _following(results: xr.Dataset, rows: list[dict[str, Any]]) -> str:
     if near["proven_forever"] is not None:
         text += f", and to stay below {number(near['proven_forever'])} at all later times"
     return text + "."
+
+
+def _edge(results: xr.Dataset) -> str:
+    """Where descent is at the edge: what it does there, and how well that is predicted."""
+    if "central_swing" not in results:
+        return ""
+    told = []
+    for rate, run in each_run(results):
+        run = run.isel(record=run.central_swing.notnull().values)
+        if not run.sizes["record"]:
+            continue
+        spread = float(run.central_spread[-1])
+        begin, most = float(run.time[0]), float(run.central_distance.max())
+        text = (
+            f"At learning rate {rate:g}, from t = {number(begin, 2)} on, descent jumps from side "
+            f"to side of a centre, at the end by {number(spread, 2)} to each side: it is at the "
+            "edge of stability, where it does not follow the gradient flow. The central flow "
+            "predicts both the centre and the jumps, and is never farther than "
+            f"{number(most, 2)} from descent"
+        )
+        far = run.distance.max()
+        text += (
+            f"; the gradient flow is up to {number(float(far), 2)} away." if far.notnull() else "."
+        )
+        told.append(text)
+    return " ".join(told)
 
 
 def _kinks(results: xr.Dataset) -> str:
