@@ -3,6 +3,8 @@
 They are small and in double precision: tolerances are those of some hundred roundings.
 """
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import jax
@@ -415,3 +417,17 @@ def test_it_prints_in_a_line():
     objective = tw.torch.ModuleObjective(*made("mlp"))
     assert repr(objective) == "ModuleObjective(weights=26, samples=7)"
     assert float(objective(objective.start)) == float(objective({**objective.start}))
+
+
+def test_a_product_loads_no_computer_algebra():
+    """In a process of its own: torch loads SymPy where `autograd.grad` is given vectors."""
+    program = (
+        "import sys, torch, thalweg as tw\n"
+        "module, x = torch.nn.Linear(3, 1), torch.ones(4, 3)\n"
+        "loss = torch.nn.functional.mse_loss\n"
+        "objective = tw.torch.ModuleObjective(module, loss, (x, x[:, :1]))\n"
+        "objective.hvp(objective.start, objective.start)\n"
+        "print('sympy' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.stdout.split() == ["False"], told.stderr

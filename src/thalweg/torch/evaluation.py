@@ -170,10 +170,12 @@ class Evaluation:
             ]
             if not pairs:  # of a loss that is linear in all weights
                 return {name: torch.zeros_like(each) for name, each in weights.items()}
+            # As one number: where it is given vectors, torch first loads SymPy for half a second.
+            with torch.enable_grad():
+                along = sum((slope * change).sum() for slope, change in pairs)
             found = torch.autograd.grad(
-                [slope for slope, _ in pairs], list(leaves.values()),
-                [change for _, change in pairs], retain_graph=True, materialize_grads=True,
-            )  # fmt: skip
+                along, list(leaves.values()), retain_graph=True, materialize_grads=True
+            )
             return dict(zip(weights, found, strict=True))
 
         return times
