@@ -52,7 +52,7 @@ class Person:
         """What an expression is on the page."""
         return self.page.evaluate(f"() => {expression}")
 
-    def until(self, expression: str, seconds: float = 90.0) -> Any:
+    def until(self, expression: str, seconds: float = 180.0) -> Any:
         """Wait until an expression is true; without `eval`, which the page forbids."""
         end = time.monotonic() + seconds
         while not (found := self.js(expression)):

@@ -28,6 +28,7 @@ def dataset(known: Computation) -> xr.Dataset:
         proven=known.proven or [{} for _ in runs],
         spectra=spectra,
         quantities=[{} for _ in spectra],
+        edges=[{} for _ in runs],
         certificates={
             "text": "" if known.overview is None else json.dumps(known.overview),
             "greatest_sharpness": np.nan,
