@@ -100,3 +100,11 @@ def test_of_momentum_nothing_is_said():
     assert performance.is_at_the_edge(plain, Phase.EDGE)
     assert not performance.is_at_the_edge(plain, Phase.MONOTONE)
     assert jax.tree.leaves(run.weights)
+
+
+def test_a_poor_prediction_is_not_called_one(results):
+    wrong = results.assign(central_distance=results.central_distance + 1.0)
+    sentence = next(each for each in reports.findings(wrong) if "central flow" in each)
+    assert "predicts them only roughly: it is up to 1 from descent" in sentence
+    assert "predicts both" not in sentence
+    assert "predicts both" in next(x for x in reports.findings(results) if "central flow" in x)

@@ -15,6 +15,8 @@ from thalweg.quantities.of_runs import stability
 from thalweg.reports.summary import summary
 from thalweg.reports.wording import count, doubt, each_run, number, rates_of
 
+_PREDICTED = 0.1  # of the largest jump: how far from descent a good prediction may be
+
 
 def setting(results: xr.Dataset) -> str:
     """What was trained on what."""
@@ -121,9 +123,12 @@ def _edge(results: xr.Dataset) -> str:
             f"At learning rate {rate:g}, from t = {number(begin, 2)} on, descent jumps from side "
             f"to side of a centre, at the end by {number(spread, 2)} to each side: it is at the "
             "edge of stability, where it does not follow the gradient flow. The central flow "
-            "predicts both the centre and the jumps, and is never farther than "
-            f"{number(most, 2)} from descent"
         )
+        if most <= _PREDICTED * float(run.central_spread.max()):
+            text += "predicts both the centre and the jumps, and is never farther than "
+        else:
+            text += "predicts them only roughly: it is up to "
+        text += f"{number(most, 2)} from descent"
         far = run.distance.max()
         text += (
             f"; the gradient flow is up to {number(float(far), 2)} away." if far.notnull() else "."
