@@ -60,7 +60,7 @@ def test_the_central_flow_meets_the_edge_above_it_and_not_below():
         met = [
             tw.central_flow(
                 objective, weights, learning_rate=share * rate, time=share * rate * 150,
-                corrected=False, estimate_error=False,
+                method="covariance", corrected=False, estimate_error=False,
             ).met_at
             for share in (0.97, 1.03)
         ]  # fmt: skip
