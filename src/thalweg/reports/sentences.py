@@ -121,9 +121,12 @@ def _edge(results: xr.Dataset) -> str:
             f"At learning rate {rate:g}, from t = {number(begin, 2)} on, descent jumps from side "
             f"to side of a centre, at the end by {number(spread, 2)} to each side: it is at the "
             "edge of stability, where it does not follow the gradient flow. The central flow "
-            "predicts both the centre and the jumps, and is never farther than "
-            f"{number(most, 2)} from descent"
         )
+        if most <= spread:
+            text += "predicts both the centre and the jumps, and is never farther than "
+        else:  # than half a jump: no better than a centre alone
+            text += "is to predict the centre and the jumps, but here it is up to "
+        text += f"{number(most, 2)} {'from' if most <= spread else 'away from'} descent"
         far = run.distance.max()
         text += (
             f"; the gradient flow is up to {number(float(far), 2)} away." if far.notnull() else "."
