@@ -1,5 +1,6 @@
 """What the page is sent is what `thalweg run` finds for the same experiment."""
 
+import warnings
 from queue import Queue
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import thalweg as tw
 from thalweg import InputError, experiment
+from thalweg.explorer.computation import Computation
+from thalweg.explorer.parts.inside import layers
 from thalweg.explorer.session import Session
 from thalweg.explorer.worker import Job, Worker
 
@@ -96,3 +99,12 @@ def test_a_warm_up_that_fails_keeps_nobody_waiting(capsys):
     assert worker.ready.is_set()
     worker.stop()
     assert "no cache" in capsys.readouterr().err
+
+
+def test_a_run_that_diverges_warns_nobody():
+    training = {"learning_rate": [30.0], "steps": 60, "records": 60}
+    known = Computation(experiment.from_values({"network": {"depth": 3}, "training": training}))
+    assert known.runs[0].diverged
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert b"".join(layers(known))
