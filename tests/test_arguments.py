@@ -84,6 +84,7 @@ RIGHT = {
     "case": tw.certificates.Case(OBJECTIVE, WEIGHTS),
     "first": ".", "second": ".", "out": "out", "values": {}, "results": xr.Dataset(), "inputs": 2,
     "in_channels": 1, "out_channels": 1, "kernel": 2, "image": 3, "outputs": 1, "changes": {},
+    "steps": 5, "times": np.array([0.0, 1.0]),
     "after": ".", "folder": "out", "name": "new", "draw": tw.initialisation.gaussian,
     "plan": sweeps.prepared(tw.Experiment(sweep=[{"start.scale": [0.1, 0.2]}])),
     "ready": Prepared(OBJECTIVE, WEIGHTS, 1.0),

@@ -311,7 +311,17 @@ def test_all_but_the_certificates_is_known_before_them(performed):
         assert (drawn[0] != drawn[1]) == (name in folders.OF_CERTIFICATES), name
 
 
-@pytest.mark.parametrize("trouble", ["none", "it ended", "there is none"])
+def _found_first(monkeypatch, folder, name, text):
+    """A module that a fresh interpreter finds before those that this one has."""
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    ["none", "another version", "it ended", "there is none", "it prints", "nothing pickles"],
+)
 def test_what_a_second_process_draws_is_the_same(
     written, performed, tmp_path, monkeypatch, trouble
 ):
@@ -321,12 +331,19 @@ def test_what_a_second_process_draws_is_the_same(
     drawn = beside.Beside.drawn
     monkeypatch.setattr(beside.Beside, "drawn", lambda self: came.append(drawn(self)) or came[0])
     monkeypatch.setattr(beside, "_cores", lambda: 1 if trouble == "there is none" else 2)
+    if trouble == "another version":
+        _found_first(monkeypatch, tmp_path / "path", "thalweg", "raise SystemExit(1)")
+    if trouble == "it prints":
+        _found_first(monkeypatch, tmp_path / "path", "sitecustomize", "print('welcome')")
+    if trouble == "nothing pickles":
+        monkeypatch.setattr(beside.pickle, "dumps", lambda _: {}[0])
     with beside.Beside() as second:
         if trouble == "it ended":
             second._process.kill()
         second.draw(early, but=folders.OF_CERTIFICATES)
         reports.write(results, tmp_path, second)
-    assert [[*each] for each in came] == [[*PICTURES] if trouble == "none" else []]
+    well = trouble in ("none", "another version")
+    assert [[*each] for each in came] == [[*PICTURES] if well else []]
     for name in ("report.html", *(f"{name}.png" for name in PICTURES)):
         assert (tmp_path / name).read_bytes() == (written / name).read_bytes(), name
 

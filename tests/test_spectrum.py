@@ -218,6 +218,22 @@ def test_a_start_at_eigenvectors_that_are_no_longer_extreme_is_seen_through(kind
     assert abs(found.largest[0] - exact[-1]) <= found.largest_errors[0]
 
 
+@pytest.mark.parametrize("inner", [(-0.3, 0.3), (-0.8, 0.9)])
+@pytest.mark.parametrize("gap", [0.1, 0.03, 0.01])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-8])
+def test_eigenvectors_that_were_overtaken_are_seen_through(inner, gap, tolerance):
+    """As of two parts of a network that do not touch: what was found is exact, and the second."""
+    size, rng = 2000, np.random.default_rng(0)
+    values = np.concatenate([[1.0, 1.0 - gap], rng.uniform(*inner, size - 2)])
+    known = np.eye(size)[[np.argmin(values), 1]]
+    for seed in range(4):
+        found = extreme_pairs(
+            lambda v: values * v, size, start=known, tolerance=tolerance, seed=seed
+        )
+        assert abs(found.largest[0] - 1.0) <= found.largest_errors[0]
+        assert abs(found.smallest[0] - values.min()) <= found.smallest_errors[0]
+
+
 @given(st.sampled_from(AWKWARD), st.integers(0, 10**6))
 def test_a_hint_may_be_anything(kind, seed):
     """Even an inner eigenvector, in whose own Krylov space no end is."""

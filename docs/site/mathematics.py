@@ -16,6 +16,7 @@ STYLE = "katex.css"
 
 MACROS = {
     r"\norm": r"\left\lVert #1 \right\rVert",
+    r"\abs": r"\left\lvert #1 \right\rvert",
     r"\inner": r"\left\langle #1 \right\rangle",
     r"\R": r"\mathbb{R}",
     r"\E": r"\mathbb{E}",

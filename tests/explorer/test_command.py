@@ -1,12 +1,14 @@
 """The command: what it prints, what it refuses, and how it ends."""
 
 import json
+import os
 import re
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import numpy as np
@@ -33,7 +35,12 @@ SMALL = {
         (["--port", "-1"], "a number from 0 to 65535, got -1"),
         (["--set", "network.depth=200"], "at most 64 for `network.depth`, got 200"),
         (["--set", "training.learning_rate=[1e-6]"], "at most 20000 steps"),
-        (["--set", "training.learning_rate=[0.1,0.2,0.3,0.4,0.5]"], "at most 4 many values"),
+        (["--set", "data.features=2000"], "at most 1000 for `data.features`, got 2000"),
+        (["--set", "data.samples=100000000"], "at most 1666666 for `data.samples`"),
+        (
+            ["--set", "training.learning_rate=[0.1,0.2,0.3,0.4,0.5]"],
+            "at most 4 values of `training.learning_rate`, got 5",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(words, sentence):
@@ -74,6 +81,24 @@ def test_an_interrupt_ends_it_without_a_trace_while_a_page_waits():
     assert "Traceback" not in said, said
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.7, 1.4])
+def test_an_interrupt_ends_it_while_it_warms_up(seconds):
+    """Code that is being compiled then cannot be interrupted."""
+    command = [sys.executable, "-m", "thalweg", "explore", "--no-open", "--port", "0"]
+    environment = os.environ | {"THALWEG_COMPILED": "off"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("http://127.0.0.1:")
+        time.sleep(seconds)
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=60)
+    assert server.returncode in (0, 130), said  # the latter before it serves
+    assert "Traceback" not in said
+    assert "terminate" not in said
+
+
 def test_the_exports_are_the_setting(page):
     def export(form):
         answer = page.post(f"api/export/{form}", {"setting": SMALL})
@@ -99,8 +124,8 @@ def test_the_exported_program_finds_what_is_shown(page, capsys):
         last = np.flatnonzero(np.isfinite(shown["descent"]["loss"][run]))[-1]
         assert loss == float(f"{shown['descent']['loss'][run][last]:.4g}")
         assert sharpness == float(f"{shown['sharpness']['sharpness'][run][last]:.4g}")
-        # Two flows, at tolerances of 1e-6 and 1e-8.
-        assert distance == pytest.approx(np.nanmax(shown["flow"]["distance"][run]), rel=2e-2)
+        # Of two methods at the setting's tolerances, printed with three digits.
+        assert distance == pytest.approx(np.nanmax(shown["flow"]["distance"][run]), rel=6e-3)
 
 
 def test_an_objective_of_ones_own_is_explored_from_python(another):

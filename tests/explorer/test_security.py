@@ -1,10 +1,17 @@
 """No page of another site can use the server, and nothing but the explorer's own files runs."""
 
+import asyncio
 import http.client
+import json
+import socket
+import struct
+import time
+import tracemalloc
 
 import pytest
 
-from thalweg.explorer.security import CSV_BYTES, JSON_BYTES
+from thalweg.explorer.security import CSV_BYTES, JSON_BYTES, Guarded
+from thalweg.explorer.streams import MOST_STREAMS
 
 SETTING = {"tab": "a", "number": 1, "setting": {}, "want": ["descent"]}
 HEADERS = {
@@ -95,6 +102,71 @@ def test_a_huge_body_of_no_announced_length_is_cut_off(page):
     connection.close()
 
 
+def asked_directly(guarded, headers, chunks=(b"",)):
+    """The status of a request that is made without a socket."""
+    sent, coming = [], list(chunks)
+
+    async def receive():
+        part = coming.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(coming)}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/t/api/compute",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    asyncio.run(guarded(scope, receive, send))
+    return sent[0]["status"]
+
+
+async def _fine(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_what_is_refused_is_not_kept():
+    """Whoever it comes from: 40 MB that a page of another site sends take next to no memory."""
+    guarded = Guarded(_fine, "t", lambda: 8427)
+    part = b" " * 2**20
+    tracemalloc.start()
+    status = asked_directly(guarded, {"host": "example.org:8427"}, [part] * 40)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert status == 403
+    assert peak < 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("port", "host", "status"),
+    [(80, "127.0.0.1", 200), (80, "localhost", 200), (8427, "127.0.0.1", 403),
+     (8427, "127.0.0.1:8427", 200), (80, "127.0.0.1:8427", 403)],
+)  # fmt: skip
+def test_the_port_of_http_is_not_named_by_browsers(port, host, status):
+    headers = {"host": host, "origin": f"http://{host}", "content-type": "application/json"}
+    assert asked_directly(Guarded(_fine, "t", lambda: port), headers) == status
+
+
+def test_a_page_may_go_at_any_time_and_leaves_room_for_others(page):
+    """More than may wait at a time: each hangs up as soon as it has asked."""
+    body = json.dumps(SETTING | {"want": ["descent", "phase"]}).encode()
+    head = (
+        f"POST {page.path}api/compute HTTP/1.1\r\nHost: {page.host}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    address = page.explorer._socket.getsockname()
+    for _ in range(MOST_STREAMS + 8):
+        with socket.create_connection(address) as asking:
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            asking.sendall(head.encode() + body)
+    end = time.monotonic() + 20  # until all have been noticed
+    while (answer := page.request({"network": {"depth": 2}}, "descent")).status == 429:
+        assert time.monotonic() < end, "they are waited for"
+        time.sleep(0.2)
+    assert answer.status == 200
+
+
 def test_unknown_fields_are_refused_in_a_sentence(page):
     for values, field in (
         (SETTING | {"more": 1}, "more"),
@@ -104,6 +176,8 @@ def test_unknown_fields_are_refused_in_a_sentence(page):
         (SETTING | {"setting": {"training": {"learning_rate": [float("nan")]}}}, None),
         (SETTING | {"phase": {"path": "/"}}, "path"),
         (SETTING | {"want": ["everything"]}, "want"),
+        (SETTING | {"want": [["descent"]]}, "want"),
+        (SETTING | {"want": []}, "want"),
         (SETTING | {"tab": ""}, "tab"),
         (SETTING | {"number": "1"}, "number"),
         ([], None),

@@ -153,6 +153,50 @@ def test_a_bad_table_is_refused_in_a_sentence(person, text):
     assert person.hash == before
 
 
+def test_a_link_to_a_table_that_is_gone_is_refused_once(person):
+    """Another table that was dropped here is not given again and again in its place."""
+    person.open()
+    person.drop("people.csv", TABLE)
+    person.until("explorer.setting.data?.source === 'csv'")
+    person.settle()
+    person.asked.clear()
+    gone = "data.source=csv&data.path=data-0123456789.csv&data.target=[%22y%22]"
+    person.page.evaluate(f"() => {{ location.hash = '{gone}' }}")
+    person.until("!document.getElementById('refusal').hidden")
+    person.page.wait_for_timeout(1000)
+    assert "dropped on the page" in person.refusal
+    assert len([each for each in person.asked if each.endswith("api/data")]) <= 1
+
+
+def test_of_two_tables_the_last_one_stays(person):
+    person.open()
+    held = """async () => {
+      const give = (text) => explorer.tables.give(new File([text], "t.csv"));
+      const post = window.fetch;
+      let slow = true;
+      window.fetch = async (...asked) => {
+        const late = slow && String(asked[0]).endsWith("api/data");
+        slow = slow && !late;
+        const answer = await post(...asked);
+        if (late) await new Promise((done) => setTimeout(done, 400));
+        return answer;
+      };
+      await Promise.all([give("a,b\\n1,2\\n2,1\\n"), give("c,d\\n1,2\\n2,1\\n")]);
+      window.fetch = post;
+    }"""
+    person.page.evaluate(held)
+    person.settle()
+    assert person.field("data.target") == ["d"]
+
+
+def test_lines_of_another_diagram_go_with_it(person):
+    person.open().complete()
+    lines = "explorer.views.map.diagram.lines.length"
+    assert person.js(lines) > 0
+    person.js("explorer.views.map.diagram.begin({...explorer.results.phase, key: 'other'})")
+    assert person.js(lines) == 0
+
+
 # --- alive ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import matplotlib.pyplot as pyplot
 import pytest
 
 SITE = Path(__file__).parents[2] / "docs" / "site"
@@ -49,6 +50,7 @@ The end.
 def test_cells_are_run_and_written(tutorials, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot.close("all")  # what other tests of this process have left open
     assert tutorials.needs(TEXT) == "flint"
     cells = tutorials.cells(TEXT)
     assert [cell.kind for cell in cells] == [

@@ -1,5 +1,7 @@
 """The command that opens the explorer."""
 
+import os
+import sys
 import threading
 from typing import Annotated
 
@@ -45,3 +47,15 @@ def explore(
     if not no_open:
         threading.Timer(0.3, explorer.open).start()
     explorer.run()
+    _end()
+
+
+def _end() -> None:
+    """End the process at once where a thread is still inside of compiled code.
+
+    Nothing interrupts that, and Python aborts where it comes back while the interpreter is ended.
+    """
+    if any(each.name.startswith("explorer") for each in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

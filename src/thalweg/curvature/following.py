@@ -31,7 +31,8 @@ class Eigenvalue(NamedTuple):
 
     Attributes:
         value: what was found.
-        error: the eigenvalue lies within this of `value`.
+        error: an eigenvalue lies within this of `value`. That it is the outermost one is proven
+            where the method is "dense"; else further products have looked for another in vain.
         vector: a unit eigenvector; of a Hessian, in the shape of the weights.
         method: how it was found, "dense" or "davidson".
         matvecs: how many products of the operator with a vector that took; 0 if dense.

@@ -117,7 +117,7 @@ def _of_runs(found: Measurements) -> dict[str, Any]:
         variables[name] = (by_run, _padded([each[name] for each in merged[: len(runs)]]))
         if found.flow is not None:
             variables[f"flow_{name}"] = ("flow_time", merged[-1][name])
-    for name in {name for each in found.edges for name in each}:
+    for name in dict.fromkeys(name for each in found.edges for name in each):
         unknown = [np.full(run.times.shape, np.nan) for run in runs]
         rows = [each.get(name, none) for each, none in zip(found.edges, unknown, strict=True)]
         variables[name] = (by_run, _padded(rows))

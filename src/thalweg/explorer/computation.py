@@ -19,7 +19,7 @@ from thalweg.experiment import objective as objective_of
 from thalweg.experiment.settings import Output
 from thalweg.experiment.trajectories import descent_arrays, descent_from
 from thalweg.explorer.frames import frame
-from thalweg.explorer.settings import SettingError
+from thalweg.explorer.settings import SettingError, require_few_weights
 from thalweg.measurement import least_loss
 from thalweg.objective import AbstractObjective, Objective
 from thalweg.storage.keeper import Arrays
@@ -63,7 +63,11 @@ class Computation:
     @cached_property
     def objective(self) -> AbstractObjective:
         """What is descended."""
-        return objective_of(self.experiment, self.folder) if self.own is None else self.own[0]
+        if self.own is not None:
+            return self.own[0]
+        found = objective_of(self.experiment, self.folder)
+        require_few_weights(found.network.size)
+        return found
 
     @cached_property
     def weights(self) -> AnyWeights:

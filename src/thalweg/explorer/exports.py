@@ -40,7 +40,10 @@ def python(known: Computation) -> Export:
         "        objective, weights, learning_rate=rate, steps=training.steps_at(rate),",
         "        record_every=training.record_every(rate),",
         "    )",
-        "    flow = tw.flow(objective, weights, times=run.times, rtol=1e-6, atol=1e-9)",
+        "    flow = tw.flow(",
+        "        objective, weights, times=run.times, rtol=settings.flow.rtol, "
+        "atol=settings.flow.atol,",
+        "    )",
         "    spectrum = tw.curvature.spectrum_along(objective, run)",
         '    print(f"learning rate {rate:g}: loss {run.loss[-1]:.4g}, sharpness "',
         '          f"{spectrum.largest[-1]:.4g}, farthest from the flow "',

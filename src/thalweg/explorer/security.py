@@ -39,6 +39,7 @@ JSON_BYTES, CSV_BYTES = 64 * 2**10, 2 * 10**6
 _TYPES = {"application/json": JSON_BYTES, "text/csv": CSV_BYTES}
 _CSV = "api/data"
 _DRAINED = 64 * 2**20
+_HTTP = 80
 
 
 class Refused(Exception):
@@ -76,13 +77,13 @@ class Guarded:
         try:
             return self._checked(scope)
         except Refused:
-            await _body(receive, _DRAINED)
+            await _taken_in(receive, 0)
             raise
 
     def _checked(self, scope: Scope) -> tuple[Scope, int]:
         """The request without the token in its path, and how large its body may be."""
         sent = {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]}
-        hosts = [f"{name}:{self._port()}" for name in ("127.0.0.1", "localhost")]
+        hosts = _hosts(self._port())
         if sent.get("host") not in hosts:
             raise Refused(403, f"The host must be {hosts[0]}, this machine.")
         token, slash, path = scope["path"].removeprefix("/").partition("/")
@@ -103,6 +104,12 @@ class Guarded:
             raise Refused(403, "Only the explorer's own page may ask; this came from another one.")
 
 
+def _hosts(port: int) -> list[str]:
+    """How browsers name this machine at a port; that of HTTP itself they leave out."""
+    names = ("127.0.0.1", "localhost")
+    return [*names] if port == _HTTP else [f"{name}:{port}" for name in names]
+
+
 def _body_limit(sent: dict[str, str], path: str) -> int:
     kind = sent.get("content-type", "").partition(";")[0].strip().lower()
     wanted = "text/csv" if path == _CSV else "application/json"
@@ -119,7 +126,15 @@ def _too_large(limit: int) -> Refused:
 
 
 async def _body(receive: Receive, limit: int) -> bytes:
-    """What is posted: its announced length may be wrong, or missing.
+    """What is posted: its announced length may be wrong, or missing."""
+    body, taken = await _taken_in(receive, limit)
+    if taken > limit:
+        raise _too_large(limit)
+    return body
+
+
+async def _taken_in(receive: Receive, limit: int) -> tuple[bytes, int]:
+    """What is posted, as far as it is kept, and how many bytes came.
 
     What is too much is taken in as well, within reason, and forgotten: a browser that is still
     sending reads no answer.
@@ -131,9 +146,7 @@ async def _body(receive: Receive, limit: int) -> bytes:
         taken += len(part)
         if taken <= limit:
             body += part
-    if taken > limit:
-        raise _too_large(limit)
-    return bytes(body)
+    return bytes(body), taken
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing_extensions import override
 from thalweg._arguments import checked
 from thalweg._checks import InputError
 from thalweg._typing import AnyWeights
-from thalweg.experiment import Experiment
+from thalweg.experiment import Experiment, from_values
 from thalweg.explorer.app import application
 from thalweg.explorer.security import Guarded
 from thalweg.explorer.session import Session
@@ -174,7 +175,7 @@ def explore(
     training: dict[str, Any] = {"learning_rate": [learning_rate]}
     if time is not None:
         training["time"] = time
-    first = Experiment.model_validate({"training": training})
+    first = from_values({"training": training}, "The page")
     explorer = Explorer(Session(first, own=(objective, weights)), 0 if port is None else port)
     if not wait:
         explorer.start()
@@ -191,7 +192,10 @@ def _listening(port: int | None) -> socket.socket:
     wanted = [PORT, 0] if port is None else [port]
     for number in wanted:
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "win32":  # there the other option lets programs share a port
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((_HERE, number))
             found.listen(128)  # who comes before the server is up waits

@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from thalweg._errors import InputError
 from thalweg._typing import AnyWeights
+from thalweg.data.table import from_csv, read_header
 from thalweg.experiment import Experiment
+from thalweg.experiment.data_settings import CsvData
 from thalweg.explorer.computation import Computation
 from thalweg.explorer.settings import SettingError, path_of, read_setting, values_of
 from thalweg.explorer.uploads import Uploads
@@ -53,11 +56,21 @@ class Session:
         return {"learning_rate": [min(1e-4, *rates), max(2.0, *rates)]}
 
     def table(self) -> dict[str, Any] | None:
-        """The table of the first setting, if it has one."""
-        path = path_of(self.first)
-        if path is None:
+        """The table of the first setting, if it has one that can be read."""
+        data = self.first.data
+        if not isinstance(data, CsvData):
             return None
-        return self.uploads.add((self.folder / path).read_bytes()) | {"name": path}
+        place = self.folder / data.path
+        try:
+            header, found = read_header(place), from_csv(place, data.target)
+        except InputError:  # which is said where it is trained on
+            return None
+        return {
+            "name": data.path,
+            "columns": list(header),
+            "rows": int(found.x.shape[0]),
+            "target": data.target[0],
+        }
 
     def _folder_of(self, experiment: Experiment) -> Path:
         """Where a setting's table is: a page can name only what it has been given."""

@@ -17,7 +17,8 @@ TABLES = (
     "title", "data", "network", "loss", "start", "training", "flow", "curvature", "certificates",
 )  # fmt: skip
 MOST_STEPS, MOST_RECORDS, MOST_RATES = 20_000, 400, 4
-DEEPEST, WIDEST, MOST_WEIGHTS = 64, 64, 20_000
+DEEPEST, WIDEST = 64, 64
+MOST_FEATURES, MOST_NUMBERS, MOST_WEIGHTS = 1000, 10**7, DEEPEST * WIDEST**2
 
 LIMITS: dict[str, Any] = {
     "depth": [1, 40],
@@ -66,9 +67,12 @@ def require_small(experiment: Experiment) -> None:
         ("training.records", training.records, MOST_RECORDS),
         ("network.depth", network.depth or len(network.hidden or ()) + 1, DEEPEST),
         ("network.width", wide, WIDEST),
+        ("data.features", getattr(experiment.data, "features", 1), MOST_FEATURES),
+        ("data.outputs", getattr(experiment.data, "outputs", 1), MOST_FEATURES),
+        ("data.samples", _samples(experiment), MOST_NUMBERS // _columns(experiment)),
     ):
         if got > most:
-            what = "many values of" if name.endswith("rate") else "for"
+            what = "values of" if name.endswith("rate") else "for"
             raise SettingError(
                 f"The explorer takes at most {most} {what} `{name}`, got {got}; `thalweg run` "
                 "takes more.",
@@ -86,6 +90,25 @@ def require_small(experiment: Experiment) -> None:
         raise SettingError(
             'The explorer takes small data, got data.source = "mnist"; `thalweg run` takes it.',
             "data.source",
+        )
+
+
+def _samples(experiment: Experiment) -> int:
+    """How many are drawn; sets of images are small enough."""
+    return getattr(experiment.data, "samples", None) or 1
+
+
+def _columns(experiment: Experiment) -> int:
+    return getattr(experiment.data, "features", 1) + getattr(experiment.data, "outputs", 1)
+
+
+def require_few_weights(count: int) -> None:
+    """Refuse a network that is wide because its data are."""
+    if count > MOST_WEIGHTS:
+        raise SettingError(
+            f"The explorer takes networks of at most {MOST_WEIGHTS:,} weights, got {count:,}; "
+            "lower `network.width`, or take `thalweg run`.",
+            "network.width",
         )
 
 

@@ -1,10 +1,12 @@
 """Streams of frames: from the thread that computes to the pages that wait, and what ends them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from thalweg.explorer.parts import PARTS, parts_of
 from thalweg.explorer.session import Session
@@ -41,15 +43,12 @@ class Streams:
             sentence = "A newer setting of this page is there already."
             return JSONResponse({"error": sentence, "field": "number"}, 409)
         self._open += 1
-        return StreamingResponse(self._stream(job, frames), media_type="application/octet-stream")
 
-    async def _stream(self, job: Job, frames: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
-        try:
-            while (frame := await frames.get()) is not None:
-                yield frame
-        finally:  # also where the page has gone
+        def ended() -> None:
             job.drop()
             self._open -= 1
+
+        return _Stream(_frames(frames), ended)
 
     def _job(self, values: dict[str, Any]) -> Job:
         _require_known(values, _FIELDS, "A request")
@@ -61,7 +60,11 @@ class Streams:
         if not isinstance(setting, dict):
             raise SettingError("A request must have a `setting`, an object of JSON.", "setting")
         wanted = values.get("want", list(PARTS))
-        if not isinstance(wanted, list) or not all(name in PARTS for name in wanted):
+        if (
+            not isinstance(wanted, list)
+            or not wanted
+            or any(each not in [*PARTS] for each in wanted)
+        ):
             raise SettingError(f"`want` must be a list of parts, of {', '.join(PARTS)}.", "want")
         window = values.get("phase") or {}
         if not isinstance(window, dict):
@@ -74,6 +77,26 @@ class Streams:
         job = Job(tab, number, known, parts, lambda frame: None)
         known.turn, known.check = lambda: self._worker.turn(job), lambda: self._worker.check(job)
         return job
+
+
+class _Stream(StreamingResponse):
+    """Says when it has ended, also where the page has gone before the first frame was asked for."""
+
+    def __init__(self, frames: AsyncIterator[bytes], ended: Callable[[], None]):
+        super().__init__(frames, media_type="application/octet-stream")
+        self._ended = ended
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
+
+
+async def _frames(frames: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+    while (frame := await frames.get()) is not None:
+        yield frame
 
 
 def _require_known(values: dict[str, Any], known: set[str], what: str) -> None:

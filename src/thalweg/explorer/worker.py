@@ -39,7 +39,6 @@ class Job:
         subject: what the parts are given.
         parts: what is left to be done: rank, name and function.
         sink: where frames go.
-        since: says how many seconds have passed.
     """
 
     tab: str
@@ -120,7 +119,10 @@ class Worker:
 
     def _run(self) -> None:
         with one_blas_thread():
-            self._warm_up()
+            try:
+                self._warm_up()
+            except Exception:  # what fails there is said where it is asked for
+                traceback.print_exc()
             self.ready.set()
             while not self._stopped.is_set():
                 job = self._next()

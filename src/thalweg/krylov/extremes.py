@@ -8,9 +8,11 @@ A residual proves that an eigenvalue is near, not that it is the last one. So be
 called converged, further products have to leave it where it is. In the Krylov space of one vector,
 which always has a random part, these are its next steps, which bring out what little the vector has
 of the last eigenvector. Elsewhere they follow fresh random directions: this is what starts at
-eigenvectors that used to be extreme, or a repeated eigenvalue, would otherwise get past. And where
-eigenvalues crowd, the last one may lie beyond the residual of the one that was found, so an error
-is ten residuals.
+eigenvectors that used to be extreme, or a repeated eigenvalue, would otherwise get past. Where what
+is known are eigenvectors to the tolerance, few products say that they are still the last ones; the
+next approximations inside are then improved, too, while their residuals reach beyond the ends. And
+where eigenvalues crowd, the last one may lie beyond the residual of the one that was found, so an
+error is ten residuals.
 """
 
 from collections.abc import Iterable
@@ -26,6 +28,7 @@ _CAUTION = 10.0  # residuals per error, see above
 _REACHABLE = 1000.0  # units of rounding: a smaller error is not to be had from products
 _PROBES = 4  # products spent on fresh random directions before an end counts as converged
 _STEADY = 3  # further products after which it does in the Krylov space of one vector
+_BEHIND = 24  # products at most on approximations that may come to lie beyond an end
 _STRAY = 0.3  # of a hint: how long the random vector is that is added to it
 
 
@@ -76,6 +79,7 @@ def extreme_pairs(
     single = count == 1 and start is None
     settled: Float[np.ndarray, " ends"] | None = None
     steady = np.zeros(0, int)  # for how many products each end has met the goal
+    behind = 0 if single else _BEHIND
     while True:
         places = _places(space, count, ends)
         residuals = _CAUTION * np.array([norm(space.residual(int(each))) for each in places])
@@ -85,6 +89,11 @@ def extreme_pairs(
         steady = met * (1 + (steady if steady.shape == met.shape else 0))
         unmoved = settled is not None and _unmoved(values, settled, goal)
         done = met.all() and ((steady > _STEADY).all() if single else unmoved)
+        hidden = _reaching_beyond(space, count, ends, goal) if done and behind else None
+        if hidden is not None:
+            behind -= 1
+            search.extend(hidden)
+            continue
         if done or space.exhausted:
             return _pairs(space, places, ends, residuals, settled, tolerance >= reachable)
         if space.products >= max_products:
@@ -93,6 +102,7 @@ def extreme_pairs(
             settled = values
             search.probe()
         else:
+            behind = 0  # a search that had to go on has seen more than what was known
             search.extend(space.residual(int(places[np.argmax(residuals)])))
 
 
@@ -141,6 +151,23 @@ def _places(space: Space, count: int, ends: str) -> np.ndarray:
     low = np.arange(min(count, space.used if space.exhausted else max(space.used // 2, 1)))
     high = space.used - 1 - low
     return {"smallest": low, "largest": high, "both": np.concatenate([low, high])}[ends]
+
+
+def _reaching_beyond(space: Space, count: int, ends: str, goal: float) -> Vector | None:
+    """Of the next approximations inside, the longest residual that leads beyond their end, if any.
+
+    What has not come far yet from a random direction looks like this, and so does a crowd.
+    """
+    if space.exhausted or space.used < 2 * count + 2:
+        return None
+    sides = {"smallest": (0,), "largest": (1,), "both": (0, 1)}[ends]
+    found: list[Vector] = []
+    for side in sides:
+        inside, last = ((count, count - 1), (space.used - 1 - count, space.used - count))[side]
+        residual = space.residual(inside)
+        if norm(residual) > max(goal, abs(float(space.values[inside] - space.values[last]))):
+            found.append(residual)
+    return max(found, key=norm, default=None)
 
 
 def _unmoved(

@@ -24,6 +24,8 @@ import xarray as xr
 
 _LONGEST = 60.0  # seconds to wait for pictures, which take one or two
 _HEAD = 8  # bytes that say how long a message is
+_SEAL = b"pictures by name:"  # before what is sent back
+_BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from thalweg.reports import beside; beside.main()"
 _ALLOCATIONS = 100_000  # before unreachable objects are looked for, as in commands
 
 
@@ -39,7 +41,8 @@ class Beside:
 
     def __enter__(self) -> "Beside":
         if _cores() > 1 and sys.executable:
-            command = [sys.executable, "-P", "-m", "thalweg.reports.beside"]
+            # Modules are looked for where this process does, so that none is of another version.
+            command = [sys.executable, "-P", "-c", _BEGIN, *sys.path]
             pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
             with suppress(OSError):
                 self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
@@ -60,8 +63,10 @@ class Beside:
         if self._process is None or self._process.stdin is None:
             return
         self._asked = True
-        with suppress(OSError):
+        try:
             _send(self._process.stdin, pickle.dumps((results, tuple(but))))
+        except Exception:  # a process that has ended, or what cannot be pickled
+            self._asked = False
 
     def drawn(self) -> dict[str, bytes]:
         """All pictures by name, in the order of a report; none where they did not come."""
@@ -75,7 +80,7 @@ class Beside:
             sent, _ = process.communicate(timeout=_LONGEST)
         except subprocess.TimeoutExpired:
             return {}
-        return {} if process.returncode else pickle.loads(sent)
+        return {} if process.returncode else _received(sent)
 
 
 def _cores() -> int:
@@ -85,6 +90,14 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _received(sent: bytes) -> dict[str, bytes]:
+    """The pictures; none where something else came, such as what a start-up file prints."""
+    try:
+        return dict(pickle.loads(sent.removeprefix(_SEAL))) if sent.startswith(_SEAL) else {}
+    except Exception:  # cut off
+        return {}
 
 
 def _send(to: IO[bytes], message: bytes) -> None:
@@ -115,7 +128,8 @@ def _draw_as_told(messages: SimpleQueue[bytes]) -> Mapping[str, bytes]:
     return {name: found[name] for name in names}
 
 
-def _main() -> None:
+def main() -> None:
+    """What the second process does."""
     gc.set_threshold(_ALLOCATIONS)
     messages: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(messages,), daemon=True).start()
@@ -126,8 +140,4 @@ def _main() -> None:
 
     drawn = _draw_as_told(messages)
     if drawn:  # nothing where the other process has ended
-        sys.stdout.buffer.write(pickle.dumps(drawn))
-
-
-if __name__ == "__main__":
-    _main()
+        sys.stdout.buffer.write(_SEAL + pickle.dumps(drawn))

@@ -15,8 +15,6 @@ from thalweg.quantities.of_runs import stability
 from thalweg.reports.summary import summary
 from thalweg.reports.wording import count, doubt, each_run, number, rates_of
 
-_PREDICTED = 0.1  # of the largest jump: how far from descent a good prediction may be
-
 
 def setting(results: xr.Dataset) -> str:
     """What was trained on what."""
@@ -124,11 +122,11 @@ def _edge(results: xr.Dataset) -> str:
             f"to side of a centre, at the end by {number(spread, 2)} to each side: it is at the "
             "edge of stability, where it does not follow the gradient flow. The central flow "
         )
-        if most <= _PREDICTED * float(run.central_spread.max()):
+        if most <= spread:
             text += "predicts both the centre and the jumps, and is never farther than "
-        else:
-            text += "predicts them only roughly: it is up to "
-        text += f"{number(most, 2)} from descent"
+        else:  # than half a jump: no better than a centre alone
+            text += "is to predict the centre and the jumps, but here it is up to "
+        text += f"{number(most, 2)} {'from' if most <= spread else 'away from'} descent"
         far = run.distance.max()
         text += (
             f"; the gradient flow is up to {number(float(far), 2)} away." if far.notnull() else "."

@@ -17,9 +17,10 @@ _OF_A_PRODUCT, _OF_A_LAYER = 5, 3
 
 def layers(known: Computation) -> Iterator[bytes]:
     """Singular values along descent where layers are matrices of a product, else their norms."""
-    found = [_along(known, run) for run in known.runs]
-    names = found[0].keys()
-    arrays = {name: padded([each[name] for each in found]).astype("f4") for name in names}
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
+        found = [_along(known, run) for run in known.runs]
+        names = found[0].keys()
+        arrays = {name: padded([each[name] for each in found]).astype("f4") for name in names}
     yield known.framed("layers", arrays)
 
 

@@ -242,7 +242,7 @@ class Page {
   /** @param {string} sentence @param {string | null} [name] */
   refuse(sentence, name = null) {
     this.settled();
-    if (name === "data.path" && this.tables.text) return void this.tables.giveAgain();
+    if (name === "data.path" && this.tables.text) return void this.tables.giveAgain(sentence);
     byId("refusal").textContent = sentence;
     byId("refusal").hidden = false;
     this.controls.wrong(name);

@@ -31,6 +31,7 @@ export class Diagram {
     const sameSize = this.cells.length === this.rates.length * this.scales.length * part.runs;
     this.runs = part.runs;
     this.done = 0;
+    this.lines = []; // those of another setting would be read off the new axes
     // What is there stays until it is replaced, faded: better than an empty map.
     if (!sameSize) this.cells = new Int8Array(this.rates.length * this.scales.length * this.runs).fill(-2);
     this.old = new Uint8Array(this.rates.length * this.scales.length).fill(1);
