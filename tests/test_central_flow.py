@@ -310,3 +310,41 @@ class TestRefusals:
         objective, start, _, _ = built_in
         with pytest.raises(tw.dynamics.FlowError, match="raise `max_steps`"):
             tw.central_flow(objective, start, learning_rate=RATE, time=20.0, max_steps=3)
+
+
+class TestOfParabolas:
+    """w_k = (1 - eta s)^k w_0 in closed form, whose centre is the origin: it has no length."""
+
+    @pytest.mark.parametrize("stability", [1.95, 2.0, 2.002])
+    def test_the_oscillation_around_the_origin_is_predicted(self, stability):
+        rate = stability / 2
+        central = tw.central_flow(
+            Bowl((2.0,)), {"w": np.ones(1)}, learning_rate=rate, times=rate * np.arange(50)
+        )
+        assert np.isfinite(central.met_at)
+        expected = (stability - 1) ** (2 * np.arange(50.0))
+        # Two terms of the logarithm are kept: the rate is off by the third, (2 - stability)^3 / 3.
+        slack = 100 * (2 - stability) ** 3 / 3 + 1e-4
+        begin = round(central.met_at / rate)
+        np.testing.assert_allclose(central.variance[begin:], expected[begin:], rtol=slack)
+
+    def test_at_rest_far_below_the_edge_last_digits_are_no_oscillation(self):
+        objective = tw.Objective(tw.LinearNetwork([1, 2, 1]), tw.TargetMatrix([[1.0]]))
+        start = np.full((2, 1), 0.3), np.full((1, 2), 0.4)
+        central = tw.central_flow(objective, start, learning_rate=0.01, time=30.0)
+        assert np.isnan(central.met_at)
+
+    @pytest.mark.parametrize("rate", [1.0, 1.1])
+    def test_no_covariance_holds_a_parabola_at_the_edge(self, rate):
+        with pytest.raises(tw.dynamics.FlowError, match="there is no finite oscillation there"):
+            tw.central_flow(
+                Bowl((2.0, 0.5)), {"w": np.ones(2)}, learning_rate=rate, time=20.0,
+                method="covariance",
+            )  # fmt: skip
+
+    def test_the_covariance_at_a_saddle_at_zero(self):
+        """Weights of zero have no length to which tolerances could be relative: it stays there."""
+        objective = tw.Objective(tw.LinearNetwork([1, 2, 1]), tw.TargetMatrix([[1.0]]))
+        start = np.zeros((2, 1)), np.zeros((1, 2))
+        found = tw.central_flow(objective, start, learning_rate=0.5, time=20.0, method="covariance")
+        assert not rows(found.weights).any()

@@ -301,3 +301,8 @@ def test_what_is_about_plain_descent_refuses_others():
             refuse(run)
     with pytest.raises(tw.InputError, match="Every theorem is about plain gradient descent"):
         tw.certify(OBJECTIVE, START, learning_rate=0.01, run=run)
+
+
+def test_flat_ground_is_stable_at_any_rate_without_a_warning():
+    with np.errstate(divide="raise"):
+        assert np.isinf(tw.optimisers.HeavyBall(0.5).stability_limit(0.0))

@@ -3,6 +3,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -137,3 +138,14 @@ def test_bad_numbers_are_refused():
         edge_learning_rate(objective, np.ones(2), steps=0, highest=1.0)
     with pytest.raises(tw.InputError, match="`highest` must be positive and finite, got -1"):
         edge_learning_rate(objective, np.ones(2), steps=5, highest=-1.0)
+
+
+def test_where_slow_descent_diverges_there_is_no_prediction():
+    """Beyond |w| = 1 walls are a million times as steep: they are met between two records."""
+    slow = tw.FunctionObjective(lambda w: -w[0] + 0.05 * w[0] ** 2)
+    wall = tw.FunctionObjective(
+        lambda w: -w[0] + 0.05 * w[0] ** 2 + 1e6 * jnp.maximum(jnp.abs(w[0]) - 1.0, 0.0) ** 4
+    )
+    start = np.array([0.0])
+    assert np.isinf(edge_learning_rate(slow, start, steps=100, highest=10.0))
+    assert np.isnan(edge_learning_rate(wall, start, steps=100, highest=10.0))

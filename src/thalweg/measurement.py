@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thalweg._arguments import checked
-from thalweg._checks import InputError, chained, described
+from thalweg._checks import InputError, chained, described, require_count
 from thalweg._host import hosted, quiet, settled
 from thalweg._typing import AnyWeights, Matrix, Scalar, Weights
 from thalweg.dynamics.descent import Descent, descend, nothing, plain_objective
@@ -98,6 +98,7 @@ def balance_defect(run: Descent, points: int = 64) -> Float[np.ndarray, "*batch 
         The largest entry of the difference over (eps * width * the larger squared norm of a layer);
         NaN where the weights were not recorded, or have run off.
     """
+    points = require_count("points", points)
     objective = plain_objective(run, "`balance_defect`")
     if objective.network.linear is None:
         raise InputError(

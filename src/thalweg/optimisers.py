@@ -104,7 +104,8 @@ class AbstractOptimiser(eqx.Module):
     def edge(self, learning_rate: Any) -> Float[np.ndarray, "..."]:
         """The sharpness above which it is unstable at each learning rate; NaN where not known."""
         limit = np.nan if self.stability is None else self.stability
-        return np.asarray(limit / np.asarray(learning_rate, float))
+        with np.errstate(divide="ignore"):  # on flat ground any rate is stable
+            return np.asarray(limit / np.asarray(learning_rate, float))
 
     def stability_limit(self, sharpness: Any) -> Float[np.ndarray, "..."]:
         """The learning rate up to which a minimiser of each sharpness is linearly stable.

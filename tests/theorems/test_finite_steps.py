@@ -489,3 +489,45 @@ def test_another_mode_of_nearly_the_same_size_throws_a_mode_off_its_cycle(other,
 def test_a_cycle_needs_two_layers():
     with pytest.raises(InputError, match="`depth` must be a whole number >= 2, got 1"):
         two_cycle(1, 2.5)
+
+
+@pytest.mark.parametrize(("share", "product", "steps"), [(1.03, 1.0001, 4), (1.02, 1 + 1e-6, 30)])
+def test_a_run_on_its_slow_way_from_the_minimiser_is_not_taken_for_its_end(share, product, steps):
+    """Just above the edge a run jumps around x = 1 for long, and nearly comes back each time."""
+    network = tw.LinearNetwork([1, 1, 1])
+    objective = tw.Objective(network, tw.TargetMatrix([[1.0]]))
+    weights = tw.initialisation.balanced_from(network, np.array([[product]]))
+
+    def certificate(count):
+        run = tw.descend(objective, weights, learning_rate=share, steps=count)
+        return TwoCycles().check(Case(objective, weights, learning_rate=share, run=run))
+
+    early, late = certificate(steps), certificate(3000)
+    assert early.verdict is late.verdict is Verdict.CONFIRMED
+    assert (len(early.conclusions), len(late.conclusions)) == (2, 3)
+
+
+@pytest.mark.parametrize(("depth", "share", "other"), [(2, 1.2, 0.7), (2, 1.1, 0.9), (3, 1.2, 0.8)])
+def test_where_rounding_has_grown_into_mixing_no_end_is_claimed(depth, share, other):
+    """On its way from 1e-16 to 1 what mixes in passes every size: no end is called violated."""
+    target = turned_target([1.0, other], (2, 2), 3)
+    network = tw.LinearNetwork([2] * (depth + 1))
+    objective = tw.Objective(network, tw.TargetMatrix(target))
+    weights = tw.initialisation.balanced_from(network, 0.8 * target)
+    step, claims = 2 * share / depth, set()
+    whole = tw.descend(objective, weights, learning_rate=step, steps=1500)
+    for last in range(150, 1500, 5):
+        kept = np.r_[0, last - 2 : last + 1]
+        run = whole.at(whole.times[kept])
+        certificate = TwoCycles().check(Case(objective, weights, learning_rate=step, run=run))
+        assert certificate.verdict is Verdict.CONFIRMED, certificate
+        claims.add(len(certificate.conclusions))
+    assert len(claims) > 1  # at first the end is in the cycle, later nothing is said of it
+
+
+@pytest.mark.parametrize("points", [0, -1])
+def test_the_defect_is_of_one_point_at_least(points):
+    objective, weights = training("squares")
+    run = tw.descend(objective, weights, learning_rate=0.05, steps=5)
+    with pytest.raises(InputError, match=f"`points` must be a whole number >= 1, got {points}"):
+        balance_defect(run, points)

@@ -58,13 +58,14 @@ def edge_learning_rate(
     alone = jax.tree.map(lambda array: array[:, None], starts)
     first = spectrum_along(objective, alone).largest[:, 0]
     rates = np.minimum(highest, 2 / np.maximum(first, 1e-300)) / _SLOWER
-    counts, largest = _largest_sharpness(objective, starts, rates, first, _SLOWER * steps)
+    counts, largest, reached = _largest_sharpness(objective, starts, rates, first, _SLOWER * steps)
     times = rates[:, None] * counts
     found = _first_time(times, times * largest, 2.0 * steps) / steps
     found = np.where(found <= highest * (1 + 1e-9), found, np.inf)
     within = times <= np.minimum(found, highest)[:, None] * steps
     seen = np.max(np.where(within, largest, 0.0), axis=1)
-    return np.where(rates * seen <= _FLOW, found, np.nan).reshape(batch)
+    followed = np.minimum(found, highest) * steps <= rates * reached * (1 + 1e-9)
+    return np.where((rates * seen <= _FLOW) & followed, found, np.nan).reshape(batch)
 
 
 def _largest_sharpness(
@@ -73,10 +74,14 @@ def _largest_sharpness(
     rates: Float[np.ndarray, " starts"],
     first: Float[np.ndarray, " starts"],
     steps: int,
-) -> tuple[np.ndarray, Float[np.ndarray, "starts records"]]:
-    """The running maximum of the sharpness along slow descents, and after how many steps."""
+) -> tuple[np.ndarray, Float[np.ndarray, "starts records"], np.ndarray]:
+    """After how many steps of slow descent, the largest sharpness so far, and until when it ran.
+
+    The last is infinite where slow descent did not diverge.
+    """
     spacing = -(-steps // (_RECORDS * 2 ** (_STRETCHES - 1)))
     now, counts, found = starts, [np.zeros(1, int)], [first[:, None]]
+    reached = np.full(first.shape, np.inf)
     for number in range(_STRETCHES):
         every = spacing * 2 ** max(0, number - 1)
         run = descend(
@@ -84,8 +89,10 @@ def _largest_sharpness(
         )
         counts.append(counts[-1][-1] + run.steps[1:])
         found.append(spectrum_along(objective, run).largest[:, 1:])
+        reached[run.diverged & np.isinf(reached)] = counts[-2][-1]
         now = jax.tree.map(lambda array: np.where(np.isfinite(array), array, 0.0), run.final)
-    return np.concatenate(counts), np.fmax.accumulate(np.concatenate(found, axis=1), axis=1)
+    counts, largest = np.concatenate(counts), np.concatenate(found, axis=1)
+    return counts, np.fmax.accumulate(largest, axis=1), reached
 
 
 def _first_time(

@@ -33,7 +33,8 @@ def least_nonnegative(alpha: Matrix, beta: Operator) -> Matrix:
         beta: beta[X]_ij = sum_kl beta_ijkl X_kl, positive definite on symmetric matrices.
     """
     if alpha.shape == (1, 1):
-        return np.maximum(-alpha / beta[0, 0], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # no X where beta is zero
+            return np.maximum(-alpha / beta[0, 0], 0.0)
     basis = symmetric_basis(alpha.shape[0])
     size = float(np.linalg.norm(alpha))
     if size == 0 or np.linalg.eigvalsh(alpha)[0] >= 0:

@@ -172,7 +172,14 @@ class _Walk:
         """To the end, or to where a direction joins or leaves."""
         from scipy.integrate import RK45
 
-        scale = float(np.linalg.norm(self.weights)) / np.sqrt(self.weights.size)
+        length = float(np.linalg.norm(self.weights)) or 1.0  # zero weights have no scale
+        scale = length / np.sqrt(self.weights.size)
+        if not np.all(np.isfinite(self.point(self.weights).velocity)):  # which RK45 never leaves
+            raise FlowError(
+                f"The central flow was followed to time {self.time:.6g} of {self.times[-1]:.6g} "
+                "only: there is no finite oscillation there that would keep the curvature at "
+                "2 / learning_rate, as on a parabola; take a smaller `learning_rate`."
+            )
         steps = RK45(
             lambda _, weights: self.point(weights).velocity,
             self.time, self.weights, self.times[-1], rtol=self.rtol, atol=self.rtol * scale,

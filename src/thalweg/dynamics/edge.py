@@ -121,7 +121,11 @@ class Point:
         if kept > 0:  # relaxing more slowly, so that what is left of beta stays positive
             time = max(time, lost / (6 * _SHARE * kept))
         above = self.curvature - self._edge.limit * np.eye(self.members)
-        return least_nonnegative(alpha - above / time, beta - quartic / (6 * time))
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return least_nonnegative(alpha - above / time, beta - quartic / (6 * time))
+        except (np.linalg.LinAlgError, ZeroDivisionError):  # no beta, as at saddles
+            return np.full_like(above, np.nan)
 
     @property
     def velocity(self) -> Vector:
@@ -172,7 +176,7 @@ class Surroundings:
         self, weights: Vector, gradient: Vector, directions: Rows
     ) -> Float[np.ndarray, "3 m size"]:
         """The first three derivatives of the gradient along unit vectors."""
-        step = _STEP * float(np.linalg.norm(weights))
+        step = _STEP * (float(np.linalg.norm(weights)) or 1.0)
         offsets = step * np.array([-2.0, -1.0, 1.0, 2.0])
         points = weights + offsets[:, None, None] * directions
         found = self.values_and_gradients(points.reshape(-1, weights.size))[1]

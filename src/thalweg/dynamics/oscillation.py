@@ -55,6 +55,7 @@ NEIGHBOURS = 3
 
 _DOUBT = 0.005  # of the oscillation, where the flow begins: what a neighbour may change
 _KEPT = 0.9  # of the oscillation, from a step to the next, where the flow begins
+_ROUNDING = 1e-13  # of the centre: at rest the last digits may jump to and fro for ever
 _LARGEST = 2.3  # of m: a sharpness 15 % above the edge
 
 
@@ -139,7 +140,7 @@ def follow(
         flat: the objective, with the start.
         times: when.
         learning_rate: eta.
-        rtol: the error of a step of the flow, as a part of the centre's length.
+        rtol: the error of a step of the flow, as a part of the length of centre and oscillation.
         most: how many steps are tried at most.
         terms: how many of the logarithm are kept.
         neighbours: how many to each side are interpolated.
@@ -157,7 +158,7 @@ def follow(
         return velocity(flat, pair, learning_rate, terms)
 
     stiffness = sum(_LARGEST**term / term for term in range(1, terms + 1)) / learning_rate
-    tolerance = rtol * float(np.linalg.norm(start.pair[0]))
+    tolerance = rtol * float(np.linalg.norm(start.pair))
     for step in steps(
         field, start.pair, learning_rate * start.step, float(times[-1]), most=most,
         stiffness=stiffness, tolerance=tolerance,
@@ -194,7 +195,9 @@ def _stays(last: deque[Split], neighbours: int) -> bool:
     """Whether the oscillation is known well, and does not fade."""
     if last[-1].step < 2 * neighbours or last[-1].doubt > _DOUBT:
         return False
-    before, now = last[-2].pair[1], last[-1].pair[1]
+    before, (centre, now) = last[-2].pair[1], last[-1].pair
+    if np.linalg.norm(now) <= _ROUNDING * np.linalg.norm(centre):
+        return False
     return bool(before @ now >= _KEPT * (before @ before))
 
 

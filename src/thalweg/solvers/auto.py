@@ -9,10 +9,10 @@ Where the objective declares its kinks, the Filippov solver goes ahead with long
 kink that it meets. If there is none, the flow is smooth, and the others follow it to the tolerance
 that was asked for; if there is one, it follows the flow from the start. Its steps are explicit, so
 that on a stiff flow it gives up looking after some, and the flow that a stiff solver finds is asked
-whether it ever left the region of its start. Across kinks the order is 2, so that no more than some
-accuracy is asked for: `flow.error` says what that gave, and who wants more gives `Filippov()`
-itself. Of an objective whose kinks are not declared Chebyshev steps are the cheapest:
-sliding along a kink takes many short ones.
+whether it has left the region of its start at any of its output times. Across kinks the order is 2,
+so that no more than some accuracy is asked for: `flow.error` says what that gave, and who wants
+more gives `Filippov()` itself. Of an objective whose kinks are not declared Chebyshev steps are the
+cheapest: sliding along a kink takes many short ones.
 """
 
 import equinox as eqx

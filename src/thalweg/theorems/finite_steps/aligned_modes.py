@@ -30,6 +30,9 @@ from thalweg.theorems.settings.matrix_approximation import (
 
 _EXACT = 1e-10  # relative: what counts as balanced, and as aligned
 _NEARLY = 1e-3  # of the target: a run that returns so closely after two steps ends in a cycle
+_NEAR = 0.1  # of what returning after two steps leaves of a jump around x = 1, where none ends
+_RUN_OFF = 1e10  # of a weight: no run that large is in a cycle of a target
+_ALONE = 1e-8  # relative: other modes change this one by the square of what they mix into it
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,16 +171,23 @@ def _of_two_steps(mode: Mode) -> tuple[Claim, ...]:
 
 
 def _of_the_end(mode: Mode) -> tuple[Claim, ...]:
-    """Where a run comes back after two steps, and not after one, it is in this cycle."""
+    """Where a run comes back after two steps, and not after one, it is in this cycle.
+
+    Just above the edge it is slow around x = 1, too: jumps of d come back there to within
+    (N h - 2) d, which is small, and nearer than that to the cycle alone.
+    """
     steps, points = mode.training.records
-    cycle = mode.cycle
+    cycle, depth = mode.cycle, mode.training.start.depth
     if cycle is None or steps.size < 3 or np.any(np.diff(steps[-3:]) != 1):
         return ()
-    before, other, last = (float(value) for value in mode.of(points)[-3:])
-    gap = abs(last - before)
-    if not (gap <= _NEARLY and abs(last - other) > 10 * gap and min(last, other) > 0):
+    end = Approximation(tuple(layer[-3:] for layer in points.layers), points.target)
+    if not _is_alone(mode, end):
         return ()
-    depth = mode.training.start.depth
+    before, other, last = (float(value) for value in mode.of(end))
+    gap, jump = abs(last - before), abs(last - other)
+    nearer = min(1.0, depth * mode.step - 2) * _NEAR * jump
+    if not (gap <= _NEARLY and gap < nearer and min(last, other) > 0):
+        return ()
     found = np.sort([other, last]) - np.array([cycle.low, cycle.high]) ** depth
     # What is left decays by the multiplier per cycle; at the other point it is up to N times that.
     left = 4 * depth * gap / (1 - abs(cycle.multiplier))
@@ -186,3 +196,16 @@ def _of_the_end(mode: Mode) -> tuple[Claim, ...]:
         f"the last two products along the mode = those of the cycle, target {mode.target:.4g}"
     )
     return (identity(statement, float(np.max(np.abs(found))), slack),)
+
+
+def _is_alone(mode: Mode, points: Approximation) -> bool:
+    """Whether the mode is still one of balanced layers: rounding may grow where others mix in."""
+    if not all(np.all(np.abs(layer) < _RUN_OFF) for layer in points.layers):
+        return False
+    product = points.product
+    size = np.max(points.layer_norms) ** 2
+    along = np.einsum("i,...ij,j->...", mode.left, product, mode.right)[:, None]
+    off = (product @ mode.right - along * mode.left, mode.left @ product - along * mode.right)
+    mixed = max(float(np.linalg.norm(each, axis=-1).max()) for each in off)
+    unbalanced = float(np.max(largest_imbalance(points.layers)))
+    return mixed <= _ALONE * mode.target and unbalanced <= _ALONE * float(size)

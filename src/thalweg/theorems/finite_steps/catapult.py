@@ -66,8 +66,8 @@ class Catapult(AbstractTrainingTheorem[WhiteTraining]):
 
     *The target must be zero, and s is no sharpness away from minimisers.* With the target y the
     minimisers have s >= 2 |y|: for eta |y| > 1 none is stable, and starts with 2 < eta s(0) < 4
-    end in a cycle; others with eta s(0) > 4 converge. And away from minimisers the sharpness is up
-    to 3 s / 2, so that descent may converge from a sharpness of nearly 6 / eta.
+    may end in a cycle; for eta |y| < 1 some with eta s(0) > 4 converge. And away from minimisers
+    the sharpness is up to 3 s / 2, so that descent may converge from one of nearly 6 / eta.
     """
 
     reference: ClassVar[str] = "thalweg:catapult"
