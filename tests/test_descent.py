@@ -305,3 +305,16 @@ def test_weights_must_be_finite_and_fit():
     uneven = (start(network, (2,))[0], *start(network, (3,))[1:])
     with pytest.raises(InputError, match="same batch axes in every array"):
         descend(objective, uneven, learning_rate=0.1, steps=5)
+
+
+@pytest.mark.parametrize("network", [tw.LinearNetwork([3, 4, 1]), tw.HomogeneousNetwork([3, 4, 1])])
+def test_weights_of_less_precision_than_the_data_move_in_that_of_the_data(network):
+    """Oracle: the run from the same numbers in double precision."""
+    objective = tw.Objective(network, regression())
+    single = tuple(np.float32(layer) for layer in start(network))
+    runs = [
+        tw.descend(objective, weights, learning_rate=0.05, steps=20)
+        for weights in (single, tuple(np.float64(layer) for layer in single))
+    ]
+    assert runs[0].final[0].dtype == np.float64
+    np.testing.assert_array_equal(runs[0].loss, runs[1].loss)

@@ -36,6 +36,7 @@ def starts_of(objective: AbstractObjective, weights: AnyWeights) -> Starts:
     """The weights, taken apart into batch axes and what one start has."""
     points = jax.tree.map(np.asarray, finite_weights(weights))
     objective.check(points)
+    points = objective.as_precise(points)
     arrays, structure = jax.tree.flatten(points)
     if objective.shapes is None:  # then there is one start, whatever its shapes are
         objective.try_out(points)

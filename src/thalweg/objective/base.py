@@ -135,6 +135,10 @@ class AbstractObjective(eqx.Module):
     def try_out(self, weights: AnyWeights) -> None:
         """Refuse, before anything runs, what this cannot be descended from; by default nothing."""
 
+    def as_precise(self, weights: AnyWeights) -> AnyWeights:
+        """The weights in the precision in which they move; by default their own."""
+        return weights
+
     def as_weights(self, weights: Any, *, name: str = "weights", many: bool = True) -> AnyWeights:
         """The weights with arrays at their leaves, or one sentence on why they are none."""
         taken = as_tree(name, weights)

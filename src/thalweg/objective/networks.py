@@ -120,6 +120,17 @@ class Objective(AbstractObjective):
             loss = self._sample_loss(weights)
         return self._with_decay(loss, weights)
 
+    @override
+    def as_precise(self, weights: Weights) -> Weights:
+        """Weights as precise as loss and gradient are, which the data may make more precise."""
+        if all(layer.dtype == np.float64 for layer in weights):
+            return weights
+        pairs = zip(self.shapes, weights, strict=True)
+        one = tuple(jax.ShapeDtypeStruct(shape, layer.dtype) for shape, layer in pairs)
+        value, gradient = jax.eval_shape(self.value_and_gradient, one)
+        precise = np.result_type(value.dtype, *(each.dtype for each in gradient))
+        return tuple(layer.astype(precise) for layer in weights)
+
     @checked
     @override
     def value_and_gradient(self, weights: Weights) -> tuple[Scalar, Weights]:
