@@ -5,7 +5,9 @@ import gc
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # The tests are little else than compilations, and without optimisation, and without the emitters
 # that need half as long again for small functions, those take a quarter of the time. Numbers differ
@@ -29,6 +31,7 @@ import pytest
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 
+import browsers
 import typechecking
 
 # isort: split
@@ -132,6 +135,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section(f"processor seconds, {sum(part[0] for part in parts):.0f} in all")
         for seconds, when, test in sorted(parts, reverse=True)[:count]:
             terminalreporter.write_line(f"{seconds:7.2f} {when:8} {test}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The one browser of this process: a second one beside it is refused by Playwright."""
+    path = browsers.browser_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--js-flags=--expose-gc", "--enable-precise-memory-info"],
+        )
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,25 +4,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 SMALL = {
     "network.depth": "2", "network.width": "2", "training.time": "4", "data.samples": "10",
     "data.features": "2", "training.learning_rate": "[0.05]",
 }  # fmt: skip
 """A setting that is computed at once."""
-
-
-def browser_path() -> str:
-    """Where a browser is; without one, what needs it is skipped, and told how to get it."""
-    pytest.importorskip(
-        "playwright.sync_api", reason="tests in a browser need Playwright: pip install playwright"
-    )
-    for path in BROWSERS:
-        if Path(path).exists():
-            return path
-    pytest.skip("tests in a browser need chromium: apt-get install chromium")
 
 
 def written(setting: dict[str, str]) -> str:

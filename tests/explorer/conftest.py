@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-from browsing import Person, browser_path
+from browsing import Person
 
 pytest.importorskip("uvicorn", reason="the explorer's tests need thalweg[explore]")
 
@@ -84,20 +84,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         with Explorer(Session(Experiment()), 0) as explorer:
             yield explorer
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    path = browser_path()
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--js-flags=--expose-gc", "--enable-precise-memory-info"],
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="session")

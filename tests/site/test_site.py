@@ -15,7 +15,6 @@ for needed in ("furo", "myst_parser", "sphinx_copybutton", "sphinx_design", "qui
     )
 
 SITE = Path(__file__).parents[2] / "docs" / "site"
-BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 PAGES = (
     "index", "start/report", "tutorials/edge-of-stability", "theory/flat-minima", "studies/index",
     "statements/arora2019/thm1", "statements/elkabetz2021/thm3", "statements/marion2024/thm2",
@@ -104,17 +103,10 @@ def test_a_page_that_nobody_has_listed_is_listed(tools, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def page():
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="tests in a browser need Playwright: pip install playwright"
-    )
-    path = next((each for each in BROWSERS if Path(each).exists()), None)
-    if path is None:
-        pytest.skip("tests in a browser need chromium: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        yield browser.new_page(viewport={"width": 390, "height": 844})
-        browser.close()
+def page(browser):
+    opened = browser.new_page(viewport={"width": 390, "height": 844})
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
